@@ -1,0 +1,1 @@
+"""Coordination and execution: everything here can be rebuilt from the durable store."""
