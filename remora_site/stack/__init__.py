@@ -1,0 +1,1 @@
+"""The embedded stack: real PostgreSQL, Redis and OpenBao for development and tests."""
