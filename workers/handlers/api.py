@@ -98,6 +98,28 @@ class Problem:
     what: str
 
 
+class StopReason(StrEnum):
+    """Why an attempt is asked to stop."""
+
+    CANCEL = "cancel"
+    DRAIN = "drain"
+    TIME_LIMIT = "time_limit"
+    LEASE_LOST = "lease_lost"
+
+
+class StopRequested(BaseException):  # noqa: N818 (not an error: an order that no `except Exception` may swallow)
+    """Raised by `AttemptContext.check`. The handler stops writing and lets it pass on to the runtime."""
+
+    def __init__(self, reason: StopReason) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+
+    @property
+    def may_checkpoint(self) -> bool:
+        """Whether the attempt still holds authority, so that a last checkpoint saves work."""
+        return self.reason in (StopReason.DRAIN, StopReason.TIME_LIMIT)
+
+
 class AttemptContext(Protocol):
     """What a running handler may do. Every method checks the fence; none may be called from two threads at once."""
 

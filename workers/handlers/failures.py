@@ -19,7 +19,7 @@ REASON_CHARS_MAX: Final = 500
 class AttemptFailure(Exception):
     """Base of the failures a handler names itself. Raise one of the subclasses."""
 
-    outcome: OutcomeRequest = OutcomeRequest.WANTS_RETRYABLE_FAILURE
+    outcome: OutcomeRequest = OutcomeRequest.RETRYABLE_FAILURE
 
     def __init__(self, reason: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(reason)
@@ -34,7 +34,7 @@ class RetryableFailure(AttemptFailure):
 class PermanentFailure(AttemptFailure):
     """No attempt can succeed until somebody changes something."""
 
-    outcome = OutcomeRequest.WANTS_PERMANENT_FAILURE
+    outcome = OutcomeRequest.PERMANENT_FAILURE
 
 
 class SourceChanged(RetryableFailure):
@@ -97,20 +97,24 @@ def classify(exc: BaseException) -> Disposition:
         return _classify_errno(exc)
     if isinstance(exc, PERMANENT_TYPES):
         # A defect of the handler itself: the same input runs into it again.
-        return Disposition(OutcomeRequest.WANTS_PERMANENT_FAILURE, f"defect in the handler: {type(exc).__name__}")
-    return Disposition(OutcomeRequest.WANTS_RETRYABLE_FAILURE, f"unexpected {type(exc).__name__}")
+        return Disposition(OutcomeRequest.PERMANENT_FAILURE, f"defect in the handler: {type(exc).__name__}")
+    return Disposition(OutcomeRequest.RETRYABLE_FAILURE, f"unexpected {type(exc).__name__}")
+
+
+def failure_from(exc: OSError, where: str, *, retryable: frozenset[int] = frozenset()) -> AttemptFailure:
+    """The failure an OSError stands for, with the place said in words. `retryable` overrules the table."""
+    number = exc.errno or 0
+    name = errno.errorcode.get(number, str(number))
+    if number in PERMANENT_ERRNOS and number not in retryable:
+        return PermanentFailure(f"{where}: {PERMANENT_ERRNOS[number]} ({name})")
+    text = RETRYABLE_ERRNOS.get(number) or PERMANENT_ERRNOS.get(number, "operating system error")
+    return RetryableFailure(f"{where}: {text} ({name})")
 
 
 def _classify_errno(exc: OSError) -> Disposition:
-    number = exc.errno or 0
-    name = errno.errorcode.get(number, str(number))
-    where = f" at {show_name(exc.filename)}" if isinstance(exc.filename, bytes | str) else ""
-    if number in PERMANENT_ERRNOS:
-        outcome, text = OutcomeRequest.WANTS_PERMANENT_FAILURE, PERMANENT_ERRNOS[number]
-    else:
-        text = RETRYABLE_ERRNOS.get(number, "operating system error")
-        outcome = OutcomeRequest.WANTS_RETRYABLE_FAILURE
-    return Disposition(outcome, _bounded(f"{text} ({name}){where}"))
+    where = show_name(exc.filename) if isinstance(exc.filename, bytes | str) else "operating system"
+    failure = failure_from(exc, where)
+    return Disposition(failure.outcome, _bounded(failure.reason))
 
 
 def _bounded(reason: str) -> str:
