@@ -57,7 +57,8 @@ class SealedMember:
 class ResumePoint:
     """The valid checkpoint this attempt was authorised to start from.
 
-    `members` is a stream, ordered bytewise by path, and may be read once: a checkpoint can name a million members.
+    `members` is a stream, ordered bytewise by path, and may be read once: a checkpoint can name a million
+    members.
     """
 
     progress: int
@@ -107,7 +108,7 @@ class StopReason(StrEnum):
     LEASE_LOST = "lease_lost"
 
 
-class StopRequested(BaseException):  # noqa: N818 (not an error: an order that no `except Exception` may swallow)
+class StopRequested(BaseException):
     """Raised by `AttemptContext.check`. The handler stops writing and lets it pass on to the runtime."""
 
     def __init__(self, reason: StopReason) -> None:
@@ -121,7 +122,9 @@ class StopRequested(BaseException):  # noqa: N818 (not an error: an order that n
 
 
 class AttemptContext(Protocol):
-    """What a running handler may do. Every method checks the fence; none may be called from two threads at once."""
+    """What a running handler may do. Every method checks the fence; none may be called from two threads at
+    once.
+    """
 
     @property
     def fence(self) -> Fence: ...

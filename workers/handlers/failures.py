@@ -1,8 +1,8 @@
 """Failures of an attempt, and the one table that maps exceptions to the protocol's failure outcomes.
 
-A handler that knows what went wrong raises one of the three classes below. Everything else (an OSError from deep
-inside a copy, say) is looked up here. A class of failure is *permanent* when trying the same thing again, with
-nobody doing anything about it, cannot end differently; all else is *retryable*.
+A handler that knows what went wrong raises one of the three classes below. Everything else (an OSError from
+deep inside a copy, say) is looked up here. A class of failure is *permanent* when trying the same thing
+again, with nobody doing anything about it, cannot end differently; all else is *retryable*.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import errno
 from typing import Final
 
 from jobs.protocol.states import OutcomeRequest
+from workers.files.names import show_char, show_name
 from workers.handlers.api import Disposition
 
 REASON_CHARS_MAX: Final = 500
@@ -41,7 +42,8 @@ class SourceChanged(RetryableFailure):
     """The source is not what it was when this job began. The handler has invalidated the checkpoint."""
 
 
-# Not in the table = retryable: an unknown error is more often the world's than the job's, and the budget bounds it.
+# Not in the table = retryable: an unknown error is more often the world's than the job's, and the budget
+# bounds it.
 PERMANENT_ERRNOS: Final = {
     errno.EACCES: "permission denied",
     errno.EPERM: "operation not permitted",
@@ -73,20 +75,12 @@ RETRYABLE_ERRNOS: Final = {
     errno.ENOTEMPTY: "directory not empty",
 }
 
-PERMANENT_TYPES: Final[tuple[type[BaseException], ...]] = (TypeError, KeyError, AttributeError, NotImplementedError)
-
-
-def show_name(name: bytes | str) -> str:
-    """A name as it may appear in messages: printable, one line, every odd character a visible escape."""
-    text = name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name
-    shown = "".join(_show_char(char) for char in text)
-    return shown if len(shown) <= 200 else shown[:120] + "..." + shown[-70:]
-
-
-def _show_char(char: str) -> str:
-    if char == "\\":
-        return "\\\\"
-    return char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+PERMANENT_TYPES: Final[tuple[type[BaseException], ...]] = (
+    TypeError,
+    KeyError,
+    AttributeError,
+    NotImplementedError,
+)
 
 
 def classify(exc: BaseException) -> Disposition:
@@ -118,6 +112,8 @@ def _classify_errno(exc: OSError) -> Disposition:
 
 
 def _bounded(reason: str) -> str:
-    """PostgreSQL text holds neither NUL nor lone surrogates, and a reason is for reading, not for storing output."""
-    clean = "".join(char if char == "\n" or char.isprintable() else _show_char(char) for char in reason)
+    """PostgreSQL text holds neither NUL nor lone surrogates, and a reason is for reading, not for storing
+    output.
+    """
+    clean = "".join(char if char == "\n" or char.isprintable() else show_char(char) for char in reason)
     return clean if len(clean) <= REASON_CHARS_MAX else clean[: REASON_CHARS_MAX - 3] + "..."
