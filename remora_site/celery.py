@@ -42,7 +42,12 @@ app.conf.update(
         "visibility_timeout": 300,
     },
     # A publish fails within seconds while Redis is away; the dispatch duty offers again what was not published.
-    task_publish_retry_policy={"max_retries": 1, "interval_start": 0.1, "interval_step": 0.2, "interval_max": 0.3},
+    task_publish_retry_policy={
+        "max_retries": 1,
+        "interval_start": 0.1,
+        "interval_step": 0.2,
+        "interval_max": 0.3,
+    },
     accept_content=["json"],
     task_serializer="json",
     result_serializer="json",

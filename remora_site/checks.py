@@ -21,5 +21,7 @@ def a_lease_outlives_its_renewals(**_: Any) -> list[CheckMessage]:
     """One missed renewal must not cost a healthy attempt its lease."""
     if settings.REMORA_RENEW_MS * 2 <= settings.REMORA_LEASE_MS:
         return []
-    message = "REMORA_RENEW_MS must be at most half of REMORA_LEASE_MS, or one missed renewal loses the lease."
+    message = (
+        "REMORA_RENEW_MS must be at most half of REMORA_LEASE_MS, or one missed renewal loses the lease."
+    )
     return [Error(message, id="remora.E001")]

@@ -43,11 +43,15 @@ class Env:
     def limits(self, name: str) -> dict[str, int]:
         """A JSON object of names and whole numbers, such as {"default": 8}."""
         given = self.text(name, "{}")
-        wrong = ImproperlyConfigured(f"{name} must be a JSON object of whole numbers, such as {{\"default\": 8}}.")
+        wrong = ImproperlyConfigured(
+            f'{name} must be a JSON object of whole numbers, such as {{"default": 8}}.'
+        )
         try:
             value: Any = json.loads(given)
         except ValueError:
             raise wrong from None
-        if not isinstance(value, dict) or not all(type(limit) is int and limit >= 0 for limit in value.values()):
+        if not isinstance(value, dict) or not all(
+            type(limit) is int and limit >= 0 for limit in value.values()
+        ):
             raise wrong
         return value

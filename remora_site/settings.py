@@ -28,14 +28,14 @@ _https = env.flag("REMORA_HTTPS", False)
 
 # --- where the stores are --------------------------------------------------------------------------------------------
 _embedded = read_addresses(REMORA_HOME)
-_database_url = env.text("DATABASE_URL", _embedded.database_url)
+REMORA_DATABASE_URL = env.text("DATABASE_URL", _embedded.database_url)
 REDIS_URL = env.text("REDIS_URL", _embedded.redis_url)
 VAULT_ADDR = env.text("VAULT_ADDR", _embedded.vault_addr)
 VAULT_TOKEN = env.text("VAULT_TOKEN", _embedded.vault_token)
 
 DATABASES: dict[str, Any] = {"default": {"ENGINE": "remora_site.no_database", "NAME": "remora"}}
-if _database_url:
-    DATABASES["default"] = dict(dj_database_url.parse(_database_url))
+if REMORA_DATABASE_URL:
+    DATABASES["default"] = dict(dj_database_url.parse(REMORA_DATABASE_URL))
     DATABASES["default"]["OPTIONS"] = {
         "connect_timeout": env.whole("REMORA_DATABASE_CONNECT_S", 5),
         # A connection whose peer vanished is noticed within half a minute instead of never.
@@ -137,7 +137,9 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 STATIC_URL = "static/"
 STATIC_ROOT = BASE_DIR / "staticfiles"
-WHITENOISE_USE_FINDERS = True  # the admin's files are served from where they are installed, without a collecting step
+WHITENOISE_USE_FINDERS = (
+    True  # the admin's files are served from where they are installed, without a collecting step
+)
 LOGIN_URL = "admin:login"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{validator}"}
