@@ -1,8 +1,5 @@
 """The project: settings, the Celery application, addresses of pages, and the embedded stack.
 
-The Celery application is imported here so that `@shared_task` finds it in every process that loads Django.
+Nothing is imported here: the stack must be able to start before the settings are read. The Celery application is made
+when Django's apps are ready (apps.py), so every process that loads Django sends tasks through it.
 """
-
-from remora_site.celery import app as celery_app
-
-__all__ = ("celery_app",)

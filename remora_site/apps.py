@@ -8,4 +8,4 @@ class RemoraSiteConfig(AppConfig):
     verbose_name = "Remora"
 
     def ready(self) -> None:
-        from remora_site import checks  # noqa: F401  (registers the checks)
+        from remora_site import celery, checks  # noqa: F401  (the application for @shared_task; the checks)

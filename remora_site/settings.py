@@ -15,7 +15,7 @@ from remora_site.stack.addresses import PROJECT, read_addresses, remora_home
 
 env = Env(os.environ)
 
-# --- this deployment -------------------------------------------------------------------------------------------------
+# --- this deployment --------------------------------------------------------------------------------------
 BASE_DIR = PROJECT
 env.text("REMORA_HOME")
 REMORA_HOME = remora_home()
@@ -26,7 +26,7 @@ ALLOWED_HOSTS = env.words("REMORA_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 CSRF_TRUSTED_ORIGINS = env.words("REMORA_CSRF_TRUSTED_ORIGINS", "")
 _https = env.flag("REMORA_HTTPS", False)
 
-# --- where the stores are --------------------------------------------------------------------------------------------
+# --- where the stores are ---------------------------------------------------------------------------------
 _embedded = read_addresses(REMORA_HOME)
 REMORA_DATABASE_URL = env.text("DATABASE_URL", _embedded.database_url)
 REDIS_URL = env.text("REDIS_URL", _embedded.redis_url)
@@ -56,13 +56,13 @@ DATABASES["default"] |= {
 REMORA_REDIS_PREFIX = env.text("REMORA_REDIS_PREFIX", "{remora}:")
 REMORA_BROKER_PREFIX = REMORA_REDIS_PREFIX.strip("{}:") + "-broker:"
 
-# --- leases and reservations (Redis' clock) --------------------------------------------------------------------------
+# --- leases and reservations (Redis' clock) ---------------------------------------------------------------
 REMORA_LEASE_MS = env.whole("REMORA_LEASE_MS", 15_000)
 REMORA_RENEW_MS = env.whole("REMORA_RENEW_MS", 5_000)
 REMORA_RESERVATION_MS = env.whole("REMORA_RESERVATION_MS", 10_000)
 REMORA_PRESENCE_MS = env.whole("REMORA_PRESENCE_MS", 45_000)
 
-# --- how often each duty runs, how much one run may take on ----------------------------------------------------------
+# --- how often each duty runs, how much one run may take on -----------------------------------------------
 REMORA_DISPATCH_S = env.whole("REMORA_DISPATCH_S", 2)
 REMORA_REAPER_S = env.whole("REMORA_REAPER_S", 2)
 REMORA_RETRY_S = env.whole("REMORA_RETRY_S", 2)
@@ -72,26 +72,26 @@ REMORA_WATCHDOG_S = env.whole("REMORA_WATCHDOG_S", 5)
 REMORA_REOFFER_S = env.whole("REMORA_REOFFER_S", 5)
 REMORA_SWEEP_ROWS_MAX = env.whole("REMORA_SWEEP_ROWS_MAX", 500)
 
-# --- permits ---------------------------------------------------------------------------------------------------------
+# --- permits ----------------------------------------------------------------------------------------------
 REMORA_GLOBAL_LIMIT = env.whole("REMORA_GLOBAL_LIMIT", 1000)
 REMORA_QUEUE_LIMITS = env.limits("REMORA_QUEUE_LIMITS")
 REMORA_KEY_LIMIT = env.whole("REMORA_KEY_LIMIT", 0, least=0)  # 0: no limit per concurrency key
 REMORA_LOCAL_LIMIT = env.whole("REMORA_LOCAL_LIMIT", os.cpu_count() or 1)
 
-# --- retries ---------------------------------------------------------------------------------------------------------
+# --- retries ----------------------------------------------------------------------------------------------
 REMORA_MAX_ATTEMPTS = env.whole("REMORA_MAX_ATTEMPTS", 20)
 REMORA_MAX_FAILURES = env.whole("REMORA_MAX_FAILURES", 5)
 REMORA_MAX_LOSSES = env.whole("REMORA_MAX_LOSSES", 3)
 REMORA_BACKOFF_BASE_S = env.whole("REMORA_BACKOFF_BASE_S", 2)
 REMORA_BACKOFF_CAP_S = env.whole("REMORA_BACKOFF_CAP_S", 300)
 
-# --- execution -------------------------------------------------------------------------------------------------------
+# --- execution --------------------------------------------------------------------------------------------
 REMORA_CHECKPOINT_BYTES = env.whole("REMORA_CHECKPOINT_BYTES", 64 * 1024 * 1024)
 REMORA_CHECKPOINT_S = env.whole("REMORA_CHECKPOINT_S", 5)
 REMORA_STOP_GRACE_S = env.whole("REMORA_STOP_GRACE_S", 10)
 REMORA_SPEC_BYTES_MAX = env.whole("REMORA_SPEC_BYTES_MAX", 1024 * 1024)
 
-# --- Django ----------------------------------------------------------------------------------------------------------
+# --- Django -----------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.auth",
@@ -155,7 +155,7 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _https else None
 DATA_UPLOAD_MAX_MEMORY_SIZE = REMORA_SPEC_BYTES_MAX + 64 * 1024
 
-# --- logs: one JSON object a line, on stderr; stdout belongs to the answers of commands ------------------------------
+# --- logs: one JSON object a line, on stderr; stdout belongs to the answers of commands -------------------
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,

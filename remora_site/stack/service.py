@@ -89,7 +89,7 @@ class Service(ABC):
     def account(self) -> Account | None:
         return None
 
-    # --- kept facts ---------------------------------------------------------------------------------------------
+    # --- kept facts ---------------------------------------------------------------------------------------
     def facts(self) -> dict[str, Any]:
         try:
             kept: dict[str, Any] = json.loads(self._facts.read_text())
@@ -104,7 +104,7 @@ class Service(ABC):
     def port(self) -> int:
         return int(self.facts()["ports"][0])
 
-    # --- life ---------------------------------------------------------------------------------------------------
+    # --- life ---------------------------------------------------------------------------------------------
     def is_alive(self) -> bool:
         try:
             handle = os.open(self._lock, os.O_RDWR)
