@@ -1,15 +1,16 @@
-"""The credential protocol, written once: nine actions over one intent, as pure functions; records and invariants.
+"""The credential protocol, written once: nine actions over one intent, as pure functions; records and
+invariants.
 
-Standard library only; imports nothing of the project. The durable store, the reconciler, the explorer and the audit
-go through these functions; a guard that exists anywhere else is a defect.
+Standard library only; imports nothing of the project. The durable store, the reconciler, the explorer and
+the audit go through these functions; a guard that exists anywhere else is a defect.
 
-An intent is the durable owner of a write to Vault from before the write can begin until its secret belongs to a
-durable version, or is proved never to have been, or destroyed. Its record joins what two stores know:
+An intent is the durable owner of a write to Vault from before the write can begin until its secret belongs
+to a durable version, or is proved never to have been, or destroyed. Its record joins what two stores know:
 
 * `state` and `version_durable` are PostgreSQL's;
-* `vault` is what Vault holds at the intent's current path. Who calls says how it was observed, and why that is still
-  so when the decision is made (docs/credentials.md has the table). `ABSENT` may be said only of a path that is fenced,
-  or that was never handed to a writer: until then "nothing there" is not a fact.
+* `vault` is what Vault holds at the intent's current path. Who calls says how it was observed, and why that
+  is still so when the decision is made (docs/credentials.md has the table). `ABSENT` may be said only of a
+  path that is fenced, or that was never handed to a writer: until then "nothing there" is not a fact.
 
 The module's CredentialIntentUnused is the absence of a row; `UNUSED` stands for it in records.
 """
@@ -70,8 +71,8 @@ class Refusal(StrEnum):
     NOT_WRITTEN = "NOT_WRITTEN"
     NOT_WRITING_OR_WRITTEN = "NOT_WRITING_OR_WRITTEN"
     NOT_ABANDONING = "NOT_ABANDONING"
-    SECRET_NOT_ABSENT = "SECRET_NOT_ABSENT"
-    SECRET_NOT_LIVE = "SECRET_NOT_LIVE"
+    SECRET_NOT_ABSENT = "SECRET_NOT_ABSENT"  # noqa: S105
+    SECRET_NOT_LIVE = "SECRET_NOT_LIVE"  # noqa: S105
     VERSION_IS_DURABLE = "VERSION_IS_DURABLE"
 
 
@@ -111,7 +112,8 @@ def action(name: str) -> Callable[[Action], Action]:
     """Register a pure function as the implementation of the module's action `name`."""
 
     def register(function: Action) -> Action:
-        assert name not in ACTIONS, f"action {name} is written twice"
+        if name in ACTIONS:
+            raise ValueError(f"action {name} is written twice")
         ACTIONS[name] = ActionSpec(name, function)
         return function
 

@@ -1,11 +1,12 @@
 """Text that is about to be stored or logged, without the secrets it may carry.
 
-Pure, standard library only. Errors of libraries quote URLs, headers and bodies; whoever stores or logs such a text
-passes it through `scrub` first. `jobs` cannot import this (it knows nothing of credentials): `workers` scrubs a
-reason before it hands it to a transition, and the project's log formatter scrubs every line.
+Pure, standard library only. Errors of libraries quote URLs, headers and bodies; whoever stores or logs such
+a text passes it through `scrub` first. `jobs` cannot import this (it knows nothing of credentials):
+`workers` scrubs a reason before it hands it to a transition, and the project's log formatter scrubs every
+line.
 
-Scheme, host and path stay, so that a message is still of use. A query keeps its names and loses every value: which
-parameter signs a URL is the far side's choice.
+Scheme, host and path stay, so that a message is still of use. A query keeps its names and loses every
+value: which parameter signs a URL is the far side's choice.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from urllib.parse import quote, quote_plus
 from credentials.secret import Material, Secret
 
 GONE: Final = "***"
-# Patterns below are linear, and this bounds them all the same. What is cut is the end, before anything is matched.
+# Patterns below are linear, and this bounds them all the same. What is cut is the end, before anything is
+# matched.
 TEXT_CHARS_MAX: Final = 256 * 1024
 # Material shorter than this is not searched for: hiding every "a" of a text tells more than it hides.
 KNOWN_CHARS_MIN: Final = 4
@@ -32,21 +34,30 @@ _NAMES: Final = (
     r"credentials?"
 )
 _QUOTED: Final = r"\"(?:[^\"\\\n]|\\.){0,8192}\"|'(?:[^'\\\n]|\\.){0,8192}'"
-_KEY_BLOCK: Final = re.compile(r"-----BEGIN [A-Z ]{0,40}KEY-----.{0,16384}?(?:-----END [A-Z ]{0,40}KEY-----|\Z)", re.S)
-_USERINFO: Final = re.compile(r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]{1,20}:(?://|%2[fF]%2[fF]))[^\s/?#\"'<>]{1,4096}@")
+_KEY_BLOCK: Final = re.compile(
+    r"-----BEGIN [A-Z ]{0,40}KEY-----.{0,16384}?(?:-----END [A-Z ]{0,40}KEY-----|\Z)", re.S
+)
+_USERINFO: Final = re.compile(
+    r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]{1,20}:(?://|%2[fF]%2[fF]))[^\s/?#\"'<>]{1,4096}@"
+)
 _BARE_USERINFO: Final = re.compile(r"(?<![\w/@:.-])[\w.%+~-]{1,128}:[^\s/?#@\"'<>]{1,1024}@(?=[\w\[])")
 _QUERY: Final = re.compile(r"\?(?P<query>[^\s\"'<>#?]{1,16384})(?P<fragment>#[^\s\"'<>]{1,4096})?")
-_FRAGMENT: Final = re.compile(r"(?P<url>[a-zA-Z][a-zA-Z0-9+.-]{1,20}://[^\s\"'<>#]{1,4096})#[^\s\"'<>]{1,4096}")
+_FRAGMENT: Final = re.compile(
+    r"(?P<url>[a-zA-Z][a-zA-Z0-9+.-]{1,20}://[^\s\"'<>#]{1,4096})#[^\s\"'<>]{1,4096}"
+)
 _PARAMETER: Final = re.compile(r"(?P<name>[A-Za-z0-9_.\[\]-]{1,64})=.*", re.S)
-_SCHEME: Final = re.compile(r"(?i)\b(?P<scheme>bearer|basic|digest|negotiate|aws4-hmac-sha256)[ ]+(?P<word>[^\s\"'<>]{6,16384})")
-# A header runs to the end of its line, or of the quotes it stands in; a named value is one word or one quoted text.
+_SCHEME: Final = re.compile(
+    r"(?i)\b(?P<scheme>bearer|basic|digest|negotiate|aws4-hmac-sha256)[ ]+[^\s\"'<>]{6,16384}"
+)
+# A header runs to the end of its line, or of the quotes it stands in; a named value is one word or one
+# quoted text.
 _HEADER: Final = re.compile(
     rf"(?i)(?P<name>\b(?:(?:proxy-)?authorization|(?:set-)?cookie)\b[\"']?\s{{0,4}}[:=]\s{{0,4}})"
     rf"(?:{_QUOTED}|[^\r\n\"'{{}}]{{1,8192}})"
 )
 _NAMED: Final = re.compile(
     rf"(?i)(?P<name>(?<![A-Za-z])(?:[a-z0-9]{{1,20}}[_-]){{0,3}}(?:{_NAMES})\b[\"']?\s{{0,4}}[:=]\s{{0,4}})"
-    rf"(?:{_QUOTED}|[^\s\"',;&{{}}\[\]()]{{1,8192}})"
+    rf"(?P<value>{_QUOTED}|[^\s\"',;&{{}}\[\]()]{{1,8192}})"
 )
 _TOKENS: Final = re.compile(
     r"\b(?:hv[sbr]\.[A-Za-z0-9_-]{16,}|[sbr]\.[A-Za-z0-9]{24,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]{8,}|"
@@ -55,7 +66,9 @@ _TOKENS: Final = re.compile(
 
 
 def scrub(text: str, known: Iterable[Secret] = ()) -> str:
-    """The text without userinfo, query values, credentials by their looks, and all forms of the `known` secrets."""
+    """The text without userinfo, query values, credentials by their looks, and all forms of the `known`
+    secrets.
+    """
     text = text[:TEXT_CHARS_MAX]
     for secret in known:
         for form in _forms(secret):
@@ -66,7 +79,7 @@ def scrub(text: str, known: Iterable[Secret] = ()) -> str:
     text = _QUERY.sub(_without_values, text)
     text = _FRAGMENT.sub(rf"\g<url>#{GONE}", text)
     text = _HEADER.sub(rf"\g<name>{GONE}", text)
-    text = _NAMED.sub(rf"\g<name>{GONE}", text)
+    text = _NAMED.sub(_without_value, text)
     text = _SCHEME.sub(rf"\g<scheme> {GONE}", text)
     return _TOKENS.sub(GONE, text)
 
@@ -90,6 +103,12 @@ def secrets_of(materials: Iterable[Material]) -> list[Secret]:
     return [secret for material in materials for secret in material.values()]
 
 
+def _without_value(match: re.Match[str]) -> str:
+    # An attempt's token is a number, and no secret.
+    is_fence = match["name"].lower().rstrip(" :=\"'").endswith("token") and match["value"].isdigit()
+    return match[0] if is_fence and len(match["value"]) < 10 else f"{match['name']}{GONE}"
+
+
 def _without_values(match: re.Match[str]) -> str:
     parameters = (_PARAMETER.fullmatch(part) for part in re.split("[&;]", match["query"]))
     hidden = "&".join(f"{parameter['name']}={GONE}" if parameter else GONE for parameter in parameters)
@@ -108,7 +127,8 @@ def _forms(secret: Secret) -> list[str]:
     forms = {material, quote(raw, safe=""), quote(raw), quote_plus(raw), repr(material)[1:-1]}
     forms |= {material.encode("unicode_escape").decode(), material.replace("\\", "\\\\").replace('"', '\\"')}
     forms |= {line for line in material.splitlines() if len(line) >= KNOWN_CHARS_MIN * 2}
-    for lead in range(3):  # what a base64 text of "user:material" shows depends on where in it the material begins
+    # What a base64 text of "user:material" shows depends on where in it the material begins.
+    for lead in range(3):
         whole = base64.b64encode(b"\0" * lead + raw).decode().rstrip("=")
         first, last = (0, 2, 3)[lead], len(whole) - (1 if (lead + len(raw)) % 3 else 0)
         if last - first >= KNOWN_CHARS_MIN * 2:

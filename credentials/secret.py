@@ -1,7 +1,7 @@
 """`Secret`: material in memory that does not show itself.
 
-It does not print, format, log, pickle, serialise or hash; it compares in constant time; only `reveal` gives the
-material, and that word is what a reviewer looks for. Standard library only.
+It does not print, format, log, pickle, serialise or hash; it compares in constant time; only `reveal` gives
+the material, and that word is what a reviewer looks for. Standard library only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Secret:
         if not isinstance(other, Secret):
             return NotImplemented
         mine, theirs = self.__material, other.__material
-        return hmac.compare_digest(mine.encode("utf-8", "surrogatepass"), theirs.encode("utf-8", "surrogatepass"))
+        return hmac.compare_digest(
+            mine.encode("utf-8", "surrogatepass"), theirs.encode("utf-8", "surrogatepass")
+        )
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError("A secret does not change.")
@@ -61,8 +63,8 @@ class Secret:
         raise TypeError("A secret is not serialised.")
 
 
-# What one path in Vault holds: named fields that are written and read together, so that a user name is never read
-# with another version's password.
+# What one path in Vault holds: named fields that are written and read together, so that a user name is
+# never read with another version's password.
 Material: TypeAlias = Mapping[str, Secret]
 
 
