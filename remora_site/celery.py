@@ -1,7 +1,7 @@
 """The Celery application: queues, reliability settings, and the names on the beat schedule. No logic.
 
-A message is a hint. It may be lost, doubled or late; the durable store says what is true and the duties below offer
-again what was lost. So messages are acknowledged early, results are not kept, and missed ticks expire.
+A message is a hint. It may be lost, doubled or late; the durable store says what is true and the duties below
+offer again what was lost. So messages are acknowledged early, results are not kept, and missed ticks expire.
 """
 
 import logging.config
@@ -13,7 +13,7 @@ from celery.signals import setup_logging
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "remora_site.settings")
 
-from django.conf import settings  # noqa: E402  (the settings module must be named first)
+from django.conf import settings
 
 CONTROL_QUEUE = "control"
 
@@ -41,7 +41,7 @@ app.conf.update(
         "health_check_interval": 5,
         "visibility_timeout": 300,
     },
-    # A publish fails within seconds while Redis is away; the dispatch duty offers again what was not published.
+    # A publish fails within seconds while Redis is away; the dispatch duty offers again what got lost.
     task_publish_retry_policy={
         "max_retries": 1,
         "interval_start": 0.1,
@@ -72,7 +72,7 @@ app.conf.update(
         name: {
             "task": name,
             "schedule": float(period_s),
-            # Ticks that nobody took pile up no further than this. The database scheduler's word for `expires`.
+            # Ticks that nobody took do not pile up. The word is the database scheduler's for `expires`.
             "options": {"queue": CONTROL_QUEUE, "expire_seconds": period_s},
         }
         for name, period_s in DUTIES_S.items()

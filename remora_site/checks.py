@@ -1,4 +1,4 @@
-"""System checks of the settings: a mistyped variable or impossible periods are reported, not silently ignored."""
+"""System checks of the settings: a mistyped variable or impossible periods are reported, not ignored."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""How a log record becomes one line: a JSON object, with what the caller passed as `extra` beside the message."""
+"""How a log record becomes one line: a JSON object, with the caller's `extra` beside the message."""
 
 import json
 import logging

@@ -1,7 +1,8 @@
 """Settings: all of them from the environment, with defaults that point at the embedded stack.
 
-The unit of a quantity is the end of its name (`_MS`, `_S`, `_BYTES`). Services are found by DATABASE_URL, REDIS_URL,
-VAULT_ADDR and VAULT_TOKEN; where one is not set, by what `python manage.py stack up` wrote under REMORA_HOME.
+The unit of a quantity is the end of its name (`_MS`, `_S`, `_BYTES`). Services are found by DATABASE_URL,
+REDIS_URL, VAULT_ADDR and VAULT_TOKEN; where one is not set, by what `python manage.py stack up` wrote under
+REMORA_HOME.
 """
 
 import os

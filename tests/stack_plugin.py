@@ -1,8 +1,8 @@
 """Brings up real servers for a test run, before Django reads its settings, and takes them down after it.
 
-Loaded by name (`-p tests.stack_plugin`): a conftest would be too late, pytest-django reads the settings before it. The
-controller starts the stack in a home of its own, so runs side by side do not meet; workers of pytest-xdist inherit its
-address and get a key prefix each. Runs of pure tests alone, which need no server, start none.
+Loaded by name (`-p tests.stack_plugin`): a conftest would be too late, pytest-django reads settings first.
+The controller starts the stack in a home of its own, so runs side by side do not meet; pytest-xdist's workers
+inherit its address and get a key prefix each. Runs of pure tests alone, which need no server, start none.
 """
 
 import os
@@ -41,7 +41,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         early_config.pluginmanager.register(owner, "remora-stack")
         use_own_prefix("main")
     else:
-        os.environ["REMORA_HOME"] = os.environ.get("REMORA_HOME") or tempfile.gettempdir() + "/remora-no-stack"
+        os.environ["REMORA_HOME"] = (
+            os.environ.get("REMORA_HOME") or tempfile.gettempdir() + "/remora-no-stack"
+        )
     return (yield)
 
 

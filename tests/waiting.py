@@ -9,7 +9,7 @@ POLL_S = 0.02
 
 
 def wait_until(condition: Callable[[], Seen], timeout_s: float, what: str) -> Seen:
-    """The first answer of the condition that counts as true; otherwise the test fails and says what did not happen."""
+    """The first answer that counts as true; else the test fails and says what did not happen."""
     deadline = time.monotonic() + timeout_s
     pause = POLL_S
     while True:

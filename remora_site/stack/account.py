@@ -1,4 +1,4 @@
-"""Which user a server runs as: PostgreSQL refuses root, so there it runs as `nobody`, and no user is created."""
+"""Which user a server runs as: PostgreSQL refuses root, so there it runs as `nobody`; no user is created."""
 
 import os
 import pwd
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user to become; `keep_access` where the way to the files is open to root alone (a checkout under /root)."""
+    """A user to become; `keep_access` where the way to the files is open to root alone (as under /root)."""
 
     uid: int
     gid: int

@@ -30,12 +30,12 @@ class Addresses:
 
 
 def remora_home() -> Path:
-    """Where everything of this deployment that is not in a store lives; a relative path is one inside the checkout."""
+    """Where everything of this deployment outside the stores lives; relative means inside the checkout."""
     return (PROJECT / (os.environ.get("REMORA_HOME") or ".remora")).resolve()
 
 
 def read_addresses(home: Path) -> Addresses:
-    """What `stack up` wrote last; nothing known if it never ran, or if the file cannot be read by this user."""
+    """What `stack up` wrote last; nothing if it never ran, or if this user may not read it."""
     try:
         written = json.loads((home / FILE_NAME).read_text())
     except (FileNotFoundError, PermissionError, NotADirectoryError, json.JSONDecodeError):

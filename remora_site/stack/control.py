@@ -1,4 +1,4 @@
-"""The stack as a whole: bring up, take down, look. One at a time per home, the three services side by side."""
+"""The stack as a whole: up, down, status. One process at a time per home, the services side by side."""
 
 import fcntl
 import json
@@ -39,7 +39,7 @@ class ServiceReport:
 
 
 def up(home: Path, timeout_s: float = START_S) -> list[ServiceReport]:
-    """Make every service answer that is not somebody else's. All or nothing: what this call started it stops again."""
+    """Make every service answer that is not somebody else's; a failed call stops what it started."""
     make_directory(home)
     services = [service for service in _services(home) if not _external(service)]
     abandoned = threading.Event()
@@ -136,7 +136,7 @@ def _forget_addresses_of_the_dead(home: Path, services: list[Service]) -> None:
 
 @contextmanager
 def _alone(home: Path, timeout_s: float) -> Iterator[None]:
-    """Only one process at a time changes the stack of a home; a second `up` waits, then finds everything running."""
+    """Only one process at a time changes the stack of a home; a second `up` waits, then finds all running."""
     handle = os.open(home / "stack.lock", os.O_RDWR | os.O_CREAT, 0o600)
     deadline = Deadline.after(timeout_s)
     try:

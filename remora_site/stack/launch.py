@@ -1,14 +1,13 @@
 """Turns one process into a server: run as a script by a fresh interpreter, never imported.
 
-A separate interpreter because giving up root and forking are unsafe in a process that has threads. It reads one JSON
-object from its standard input, becomes (or starts) the command, and prints the daemon's process id.
+A separate interpreter because giving up root and forking are unsafe in a process that has threads. It reads
+one JSON object from its standard input, becomes (or starts) the command, and prints the daemon's process id.
 
-The daemon inherits an exclusive lock on a file. "Is it alive" is then "is the lock held": true through crashes, reboots
-and reused process ids, because the kernel drops the lock with the last process that inherited it.
+The daemon inherits an exclusive lock on a file. "Is it alive" is then "is the lock held": true through
+crashes, reboots and reused process ids: the kernel drops the lock with the last process that inherited it.
 """
 
 import ctypes
-import errno
 import fcntl
 import json
 import os
@@ -26,7 +25,7 @@ CAPABILITY_VERSION_3 = 0x20080522
 
 
 def take_lock(path: str) -> int:
-    """The lock as an inheritable descriptor. Whoever only looks holds it for an instant, hence the short wait."""
+    """The lock as an inheritable descriptor. Whoever looks at it holds it for an instant: hence the wait."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     deadline = time.monotonic() + LOCK_WAIT_S
     while True:
@@ -42,7 +41,7 @@ def take_lock(path: str) -> int:
 
 
 def become(user: dict[str, Any]) -> None:
-    """Give up root for good. Where the way to the files is open to root alone, keep the one right to pass it."""
+    """Give up root for good. Where the way to the files is open to root alone, keep the right to pass it."""
     libc = ctypes.CDLL(None, use_errno=True)
     if user["keep_access"]:
         libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
@@ -75,12 +74,9 @@ def run(order: dict[str, Any], log: int) -> NoReturn:
         os.chdir(order["directory"])
         if order["user"] is not None:
             become(order["user"])
-        os.execve(order["command"][0], order["command"], order["environment"])
+        os.execve(order["command"][0], order["command"], order["environment"])  # noqa: S606
     except OSError as error:
-        os.write(
-            2,
-            f"cannot run {order['command'][0]}: {error.strerror or errno.errorcode[error.errno]}\n".encode(),
-        )
+        os.write(2, f"cannot run {order['command'][0]}: {error}\n".encode())
         os._exit(EXIT_NOT_STARTED)
 
 
@@ -94,7 +90,7 @@ def main() -> None:
     if child == 0:
         os.setsid()
         run(order, log)
-    print(child, flush=True)
+    sys.stdout.write(f"{child}\n")
 
 
 if __name__ == "__main__":

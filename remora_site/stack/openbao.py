@@ -1,4 +1,4 @@
-"""OpenBao as a service: initialised once, unsealed at every start, with a versioned key-value store at `secret/`."""
+"""OpenBao as a service: initialised once, unsealed at every start, with a versioned store at `secret/`."""
 
 import http.client
 import json
@@ -51,7 +51,7 @@ class OpenBao(Service):
     def prepare(self) -> None:
         facts = self.facts()
         if "unseal_key" not in facts and not facts.get("in_use"):
-            # A first start that was cut off between initialising and keeping the keys: nothing was ever stored.
+            # A first start cut off between initialising and keeping the keys: nothing was ever stored.
             shutil.rmtree(self.data, ignore_errors=True)
         self.data.mkdir(mode=0o700, exist_ok=True)
 
@@ -111,7 +111,7 @@ class OpenBao(Service):
             time.sleep(POLL_S)
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """One request. Refusals come back as answers with `errors`: those who wait ask again, settle needs the rest."""
+        """One request. A refusal is an answer too, with `errors` in it: those who wait ask again."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=ANSWER_S)
         try:
             headers = {"X-Vault-Token": str(self.facts().get("root_token", ""))}

@@ -1,4 +1,4 @@
-"""Free ports of 127.0.0.1: the ones kept from the last start where nobody has taken them since, else new ones."""
+"""Free ports of 127.0.0.1: those kept from the last start if nobody has taken them since, else new ones."""
 
 import socket
 import threading
@@ -11,9 +11,7 @@ _one_at_a_time = threading.Lock()
 
 def is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # connections that linger do not count as taken
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # lingering connections do not count
         try:
             probe.bind((HOST, port))
         except OSError:

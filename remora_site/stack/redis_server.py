@@ -1,4 +1,4 @@
-"""Redis as a service: password, no eviction, a snapshot now and then. What it holds may be lost at any time."""
+"""Redis as a service: password, no eviction, a snapshot now and then. What it holds may be lost any time."""
 
 import secrets
 import socket
@@ -31,7 +31,7 @@ class RedisServer(Service):
             "dir": f'"{self.directory}"',
             "maxmemory-policy": "noeviction",
             "appendonly": "no",
-            # Kept between runs as a courtesy; everything in it can be rebuilt, so a full disk must not stop writes.
+            # Kept between runs as a courtesy; all of it can be rebuilt, so a full disk must not stop writes.
             "save": '""' if self.fast else "60 1",
             "stop-writes-on-bgsave-error": "no",
         }

@@ -1,4 +1,4 @@
-"""What every embedded service has in common: a directory, kept facts, a life as a daemon, and a way to say what failed."""
+"""What the embedded services share: a directory, kept facts, a life as a daemon, a way to fail clearly."""
 
 import fcntl
 import json
@@ -50,7 +50,7 @@ class Deadline:
 
 
 class Service(ABC):
-    """One server. Subclasses say how it is prepared, run, asked and addressed; this class says how it lives."""
+    """One server. Subclasses say how it is prepared, run, asked and addressed; this says how it lives."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -67,7 +67,7 @@ class Service(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Everything before the first start; does nothing when done already, survives having been interrupted."""
+        """Everything before the first start; does nothing when done, bears having been interrupted."""
 
     @abstractmethod
     def command(self) -> list[str]: ...
@@ -225,7 +225,7 @@ class Service(ABC):
 
 
 def make_directory(directory: Path) -> None:
-    """A directory that other users may pass through but not list; what is private in it is private by itself."""
+    """A directory that others may pass through but not list; what is private in it is private by itself."""
     if not directory.is_dir():
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o711)

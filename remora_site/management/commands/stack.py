@@ -19,7 +19,9 @@ VARIABLES = ("DATABASE_URL", "REDIS_URL", "VAULT_ADDR", "VAULT_TOKEN")
 
 
 class Command(BaseCommand):
-    help = "Runs the embedded PostgreSQL, Redis and OpenBao; a service whose address is set in the environment is left alone."
+    help = (
+        "Runs the embedded PostgreSQL, Redis and OpenBao, but for those whose address is in the environment."
+    )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
