@@ -129,3 +129,13 @@ class CasConflict(VaultError):
 class SecretMissing(VaultError):
     failure_class = FailureClass.PERMANENT
     meaning = "nothing is there, or it was deleted"
+
+
+class ProtocolViolation(CredentialError):
+    """A row is not as it was locked, or a write did not find it: a bug, never caught."""
+
+
+class LedgerUnavailable(CredentialError):
+    """PostgreSQL did not answer, or kept refusing, for as long as it was tried. Calling again is safe."""
+
+    failure_class = FailureClass.RETRYABLE
