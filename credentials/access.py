@@ -95,14 +95,14 @@ def install_access(admin: VaultSession, plan: AccessPlan) -> None:
         admin.call(
             "post", f"sys/auth/{plan.approle_mount}", "enabling of the AppRole login", {"type": "approle"}
         )
-    body = {
+    role: dict[str, object] = {
         "token_policies": [SERVICE_POLICY],
         "token_no_default_policy": True,
         "token_ttl": plan.token_ttl_s,
         "token_max_ttl": plan.token_max_ttl_s,
         "token_type": "service",
     }
-    admin.call("post", f"auth/{plan.approle_mount}/role/{APPROLE}", "installation of the AppRole", dict(body))
+    admin.call("post", f"auth/{plan.approle_mount}/role/{APPROLE}", "installation of the AppRole", role)
 
 
 def issue_approle_login(admin: VaultSession, plan: AccessPlan) -> AppRoleLogin:

@@ -9,6 +9,8 @@ it. Both may meet: each step is compared with the row under its lock, and the on
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -27,11 +29,17 @@ R = TypeVar("R")
 # What is told of each step of either store, before it and after it, by its name: tests stop the world there.
 Witness = Callable[[str], None]
 
+PAUSE_S_MAX: Final = 2.0
 ABANDONED_BY_ITS_WRITER: Final = "abandoned by its writer"
 
 
 def no_witness(point: str) -> None:
     """Nobody watches."""
+
+
+def _pause(try_number: int, retry_after_s: float | None) -> None:
+    wanted_s = retry_after_s if retry_after_s is not None else random.uniform(0, 0.1 * 4**try_number)
+    time.sleep(min(PAUSE_S_MAX, wanted_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +68,10 @@ class IntentDriver:
             try:
                 return self._try(intent_id, material)
             except VaultError as error:
-                if error.failure_class is FailureClass.RETRYABLE and try_number < self.tries_max:
-                    if self._is_prepared(intent_id):
-                        continue
+                again = error.failure_class is FailureClass.RETRYABLE and try_number < self.tries_max
+                if again and self._is_prepared(intent_id):
+                    _pause(try_number, error.retry_after_s)
+                    continue
                 self.clear(intent_id, ABANDONED_BY_ITS_WRITER)
                 raise
         raise AssertionError("unreachable")

@@ -16,17 +16,18 @@ HIDDEN: Final = "Secret(hidden)"
 class Secret:
     """Text that must not leave this process but through `reveal`. Immutable, so a copy is the same object."""
 
-    __slots__ = ("__material",)
+    __slots__ = ("_material",)
+    _material: str
     __hash__ = None  # type: ignore[assignment]  # a hash of a guessable value is a way to guess it
 
     def __init__(self, material: str) -> None:
         if not isinstance(material, str):
             raise TypeError("A secret's material is text.")
-        object.__setattr__(self, "_Secret__material", material)
+        object.__setattr__(self, "_material", material)
 
     def reveal(self) -> str:
         """The material itself. Never bind it to a name that outlives the call it is for."""
-        return self.__material
+        return self._material
 
     def __repr__(self) -> str:
         return HIDDEN
@@ -39,7 +40,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        mine, theirs = self.__material, other.__material
+        mine, theirs = self._material, other._material
         return hmac.compare_digest(
             mine.encode("utf-8", "surrogatepass"), theirs.encode("utf-8", "surrogatepass")
         )

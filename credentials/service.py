@@ -20,7 +20,7 @@ from credentials.ids import new_id
 from credentials.intents import IntentDriver, Witness, no_witness
 from credentials.kv import SecretStore
 from credentials.models import Connection, CredentialVersion
-from credentials.protocol import VaultState
+from credentials.protocol import Accepted, VaultState
 from credentials.secret import Material, Secret
 from credentials.store import Actor
 from credentials.transitions import Prepare, Step
@@ -164,7 +164,7 @@ class CredentialService:
 
 
 def _require_committed(one: Kept, answer: Answer) -> None:
-    if answer.accepted:
+    if isinstance(answer, Accepted):
         return
     if answer.reason in ("NOT_CURRENT", "RETIRED", "NAME_TAKEN"):
         raise CredentialConflict(f"{one.name}: another version was committed first ({answer.reason}).")

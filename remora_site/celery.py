@@ -25,6 +25,7 @@ DUTIES_S = {
     "workers.collect_garbage": settings.REMORA_GC_S,
     "workers.clean_stages": settings.REMORA_STAGE_S,
     "workers.watch_incarnations": settings.REMORA_WATCHDOG_S,
+    "credentials.reconcile_credentials": settings.REMORA_CREDENTIAL_S,
 }
 
 app = Celery("remora")

@@ -53,6 +53,20 @@ DATABASES["default"] |= {
     "ATOMIC_REQUESTS": False,
 }
 
+# Who Remora is in Vault (an AppRole, a token, or a file with one), and where in it secrets lie.
+# One prefix belongs to one deployment.
+VAULT_TOKEN_FILE = env.text("VAULT_TOKEN_FILE")
+VAULT_ROLE_ID = env.text("VAULT_ROLE_ID")
+VAULT_SECRET_ID = env.text("VAULT_SECRET_ID")
+VAULT_SECRET_ID_FILE = env.text("VAULT_SECRET_ID_FILE")
+VAULT_NAMESPACE = env.text("VAULT_NAMESPACE")
+VAULT_CACERT = env.text("VAULT_CACERT")
+REMORA_VAULT_APPROLE_MOUNT = env.text("REMORA_VAULT_APPROLE_MOUNT", "approle")
+REMORA_VAULT_MOUNT = env.text("REMORA_VAULT_MOUNT", "secret")
+REMORA_VAULT_PREFIX = env.text("REMORA_VAULT_PREFIX", "remora")
+REMORA_VAULT_CONNECT_MS = env.whole("REMORA_VAULT_CONNECT_MS", 3_000)
+REMORA_VAULT_ANSWER_MS = env.whole("REMORA_VAULT_ANSWER_MS", 10_000)
+
 # One hash tag, so that a script's keys are in one slot of a cluster. The broker's keys stay outside it.
 REMORA_REDIS_PREFIX = env.text("REMORA_REDIS_PREFIX", "{remora}:")
 REMORA_BROKER_PREFIX = REMORA_REDIS_PREFIX.strip("{}:") + "-broker:"
@@ -85,6 +99,16 @@ REMORA_MAX_FAILURES = env.whole("REMORA_MAX_FAILURES", 5)
 REMORA_MAX_LOSSES = env.whole("REMORA_MAX_LOSSES", 3)
 REMORA_BACKOFF_BASE_S = env.whole("REMORA_BACKOFF_BASE_S", 2)
 REMORA_BACKOFF_CAP_S = env.whole("REMORA_BACKOFF_CAP_S", 300)
+
+# --- secrets ----------------------------------------------------------------------------------------------
+REMORA_CREDENTIAL_S = env.whole("REMORA_CREDENTIAL_S", 10)
+# For how long after its last step an intent is left to its writer.
+REMORA_CREDENTIAL_QUIET_S = env.whole("REMORA_CREDENTIAL_QUIET_S", 20, least=0)
+REMORA_WRITE_TOKEN_S = env.whole("REMORA_WRITE_TOKEN_S", 60)
+REMORA_READ_TOKEN_S = env.whole("REMORA_READ_TOKEN_S", 60)
+REMORA_FORGET_S = env.whole("REMORA_FORGET_S", 600, least=0)  # several times Vault's longest request
+REMORA_SECRET_BYTES_MAX = env.whole("REMORA_SECRET_BYTES_MAX", 65_536)
+REMORA_SECRETS_MAX = env.whole("REMORA_SECRETS_MAX", 20)
 
 # --- execution --------------------------------------------------------------------------------------------
 REMORA_CHECKPOINT_BYTES = env.whole("REMORA_CHECKPOINT_BYTES", 64 * 1024 * 1024)
