@@ -12,12 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from credentials.kv import READ_ROLE, WRITE_ROLE
+from credentials.kv import SecretStore
 from credentials.secret import Secret
 from credentials.vault import VaultSession
 
-SERVICE_POLICY: Final = "remora-service"
-APPROLE: Final = "remora"
 WRITE_TOKEN_S_MAX: Final = 300
 
 WRITE_RULES: Final = """
@@ -67,47 +65,57 @@ class AccessPlan:
 
     mount: str
     prefix: str
+    name: str = "remora"
     approle_mount: str = "approle"
     token_ttl_s: int = 3600
     token_max_ttl_s: int = 86_400
     entity_cleanup: bool = True
 
+    @property
+    def service_policy(self) -> str:
+        return f"{self.name}-service"
+
 
 def install_access(admin: VaultSession, plan: AccessPlan) -> None:
     """Install or bring up to date everything but a secret id. Safe to repeat."""
     _ensure_mount(admin, plan)
+    store = SecretStore(admin, plan.mount, plan.prefix, plan.name)
     names = {
         "mount": plan.mount,
         "prefix": plan.prefix,
         "token_mount": _auth_accessor(admin, "token/"),
-        "write_role": WRITE_ROLE,
-        "read_role": READ_ROLE,
+        "write_role": store.write_role,
+        "read_role": store.read_role,
     }
     service = SERVICE_RULES + (ENTITY_RULES if plan.entity_cleanup else "")
-    for policy, rules in ((WRITE_ROLE, WRITE_RULES), (READ_ROLE, READ_RULES), (SERVICE_POLICY, service)):
+    for policy, rules in (
+        (store.write_role, WRITE_RULES),
+        (store.read_role, READ_RULES),
+        (plan.service_policy, service),
+    ):
         body = {"policy": rules.format(**names)}
         admin.call("post", f"sys/policies/acl/{policy}", f"installation of policy {policy}", body)
     _ensure_token_role(
-        admin, WRITE_ROLE, token_num_uses=1, renewable=False, token_explicit_max_ttl=WRITE_TOKEN_S_MAX
+        admin, store.write_role, token_num_uses=1, renewable=False, token_explicit_max_ttl=WRITE_TOKEN_S_MAX
     )
-    _ensure_token_role(admin, READ_ROLE, allowed_entity_aliases=["*"], renewable=True)
+    _ensure_token_role(admin, store.read_role, allowed_entity_aliases=["*"], renewable=True)
     if f"{plan.approle_mount}/" not in admin.call("get", "sys/auth", "look-up of logins").data:
         admin.call(
             "post", f"sys/auth/{plan.approle_mount}", "enabling of the AppRole login", {"type": "approle"}
         )
     role: dict[str, object] = {
-        "token_policies": [SERVICE_POLICY],
+        "token_policies": [plan.service_policy],
         "token_no_default_policy": True,
         "token_ttl": plan.token_ttl_s,
         "token_max_ttl": plan.token_max_ttl_s,
         "token_type": "service",
     }
-    admin.call("post", f"auth/{plan.approle_mount}/role/{APPROLE}", "installation of the AppRole", role)
+    admin.call("post", f"auth/{plan.approle_mount}/role/{plan.name}", "installation of the AppRole", role)
 
 
 def issue_approle_login(admin: VaultSession, plan: AccessPlan) -> AppRoleLogin:
     """A new secret id for the AppRole; those that were issued before stay good."""
-    role = f"auth/{plan.approle_mount}/role/{APPROLE}"
+    role = f"auth/{plan.approle_mount}/role/{plan.name}"
     role_id = admin.call("get", f"{role}/role-id", "look-up of the role id").data["role_id"]
     secret_id = admin.call("post", f"{role}/secret-id", "creation of a secret id", {}).data["secret_id"]
     return AppRoleLogin(str(role_id), Secret(secret_id))

@@ -32,15 +32,8 @@ def vault_config() -> VaultConfig:
 
 
 def secret_store() -> SecretStore:
-    return SecretStore(session_for(vault_config()), settings.REMORA_VAULT_MOUNT, settings.REMORA_VAULT_PREFIX)
-
-
-def credential_service(actor: Actor) -> CredentialService:
-    bounds = Bounds(
-        bytes_max=settings.REMORA_SECRET_BYTES_MAX,
-        secrets_max=settings.REMORA_SECRETS_MAX,
-        write_token_s=settings.REMORA_WRITE_TOKEN_S,
-    )
+    plan = access_plan()
+    return SecretStore(session_for(vault_config()), plan.mount, plan.prefix, plan.name)
     return CredentialService(secret_store(), actor, bounds)
 
 
@@ -60,6 +53,10 @@ def grants() -> Grants:
 
 
 def access_plan() -> AccessPlan:
+    prefix = settings.REMORA_VAULT_PREFIX
     return AccessPlan(
-        settings.REMORA_VAULT_MOUNT, settings.REMORA_VAULT_PREFIX, settings.REMORA_VAULT_APPROLE_MOUNT
+        mount=settings.REMORA_VAULT_MOUNT,
+        prefix=prefix,
+        name=prefix.replace("/", "-"),
+        approle_mount=settings.REMORA_VAULT_APPROLE_MOUNT,
     )

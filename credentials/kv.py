@@ -35,8 +35,6 @@ from credentials.vault import VaultSession
 
 TOMBSTONE: Final = "tombstone"
 FIELDS: Final = "fields"
-WRITE_ROLE: Final = "remora-write"
-READ_ROLE: Final = "remora-read"
 
 
 class PathState(StrEnum):
@@ -75,11 +73,20 @@ class ReadToken:
 
 @dataclass(frozen=True, slots=True)
 class SecretStore:
-    """The paths under one prefix of one mount. One prefix belongs to one deployment."""
+    """The paths under one prefix of one mount. One prefix and one name of roles belong to one deployment."""
 
     session: VaultSession
     mount: str
     prefix: str
+    roles: str = "remora"
+
+    @property
+    def write_role(self) -> str:
+        return f"{self.roles}-write"
+
+    @property
+    def read_role(self) -> str:
+        return f"{self.roles}-read"
 
     def at(self, path: str) -> str:
         """How a path is named in messages."""
@@ -93,7 +100,7 @@ class SecretStore:
     def write_token(self, ttl_s: int) -> WriteToken:
         body = {"ttl": f"{ttl_s}s"}
         answer = self.session.call(
-            "post", f"auth/token/create/{WRITE_ROLE}", "creation of a write token", body
+            "post", f"auth/token/create/{self.write_role}", "creation of a write token", body
         )
         auth = _auth(answer)
         if auth.get("num_uses") != 1:
@@ -195,7 +202,9 @@ class SecretStore:
 
     def read_token(self, path: str, ttl_s: int) -> ReadToken:
         body = {"ttl": f"{ttl_s}s", "entity_alias": path}
-        answer = self.session.call("post", f"auth/token/create/{READ_ROLE}", "creation of a read token", body)
+        answer = self.session.call(
+            "post", f"auth/token/create/{self.read_role}", "creation of a read token", body
+        )
         auth = _auth(answer)
         return ReadToken(Secret(auth["client_token"]), auth["accessor"], path, float(auth["lease_duration"]))
 
