@@ -1,9 +1,12 @@
 """What every test may ask for. The servers themselves are started by tests/stack_plugin.py."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
+import redis
 from django.conf import settings
+from django.db import connection
 
 
 @pytest.fixture(scope="session")
@@ -13,15 +16,21 @@ def redis_url() -> str:
 
 @pytest.fixture
 def coordination_prefix(redis_url: str) -> Iterator[str]:
-    """This process' own key prefix, with no key under it before and after; keys of other processes stay."""
+    """This process' own key prefix, with no key under it before and after; others' keys stay."""
     delete_own_keys(redis_url)
     yield settings.REMORA_REDIS_PREFIX
     delete_own_keys(redis_url)
 
 
-def delete_own_keys(redis_url: str) -> None:
-    import redis
+@pytest.fixture
+def process_environment(transactional_db: None) -> dict[str, str]:
+    """What a child process (a worker, a command) needs to see this test's database, Redis prefix and Vault."""
+    test_database = str(connection.settings_dict["NAME"])
+    server, _, _ = settings.REMORA_DATABASE_URL.rpartition("/")
+    return os.environ | {"DATABASE_URL": f"{server}/{test_database}"}
 
+
+def delete_own_keys(redis_url: str) -> None:
     with redis.Redis.from_url(redis_url) as client:
         for prefix in (settings.REMORA_REDIS_PREFIX, settings.REMORA_BROKER_PREFIX):
             for key in client.scan_iter(match=f"{prefix}*", count=1000):

@@ -19,7 +19,8 @@ LOCK_WAIT_S = 2.0
 EXIT_ALREADY_RUNNING = 75
 EXIT_NOT_STARTED = 71
 
-PR_SET_KEEPCAPS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 8, 47, 2
+PR_SET_SECUREBITS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE = 28, 47, 2
+SECBIT_NO_SETUID_FIXUP = 1 << 2
 CAP_DAC_OVERRIDE = 1
 CAPABILITY_VERSION_3 = 0x20080522
 
@@ -44,7 +45,8 @@ def become(user: dict[str, Any]) -> None:
     """Give up root for good. Where the way to the files is open to root alone, keep the right to pass it."""
     libc = ctypes.CDLL(None, use_errno=True)
     if user["keep_access"]:
-        libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
+        # Rights outlive the change of user, and access(2), which PostgreSQL asks, counts them.
+        permitted(libc.prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0))
     os.setgroups([])
     os.setresgid(user["gid"], user["gid"], user["gid"])
     os.setresuid(user["uid"], user["uid"], user["uid"])
@@ -55,13 +57,14 @@ def become(user: dict[str, Any]) -> None:
 def keep_file_access(libc: ctypes.CDLL) -> None:
     bit = 1 << CAP_DAC_OVERRIDE
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    sets = (ctypes.c_uint32 * 6)(
-        bit, bit, bit, 0, 0, 0
-    )  # effective, permitted, inheritable; low words, then high
-    if libc.capset(header, sets) != 0:
-        raise OSError(ctypes.get_errno(), "no right to give the server's user access to files of root")
-    if libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_OVERRIDE, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "no right to give the server's user access to files of root")
+    sets = (ctypes.c_uint32 * 6)(bit, bit, bit)  # effective, permitted, inheritable; the high words stay zero
+    permitted(libc.capset(header, sets))
+    permitted(libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_OVERRIDE, 0, 0))
+
+
+def permitted(answer: int) -> None:
+    if answer != 0:
+        raise OSError(ctypes.get_errno(), "no right to let the server's user pass directories of root alone")
 
 
 def run(order: dict[str, Any], log: int) -> NoReturn:

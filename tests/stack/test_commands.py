@@ -1,5 +1,6 @@
 """`manage.py stack` as a person or a script meets it, also when something is wrong."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from remora_site import stack
+from remora_site.stack import launch
 from remora_site.stack.account import may_enter
 from tests.stack.conftest import PROJECT, Manage, one_line
 
@@ -130,3 +132,26 @@ def test_root_may_keep_it_where_nobody_else_can_enter(home: Path) -> None:
     finally:
         stack.down(private / "deep")
         shutil.rmtree(private)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's own directories are closed to PostgreSQL's user")
+@pytest.mark.parametrize("keep_access", [True, False])
+def test_a_server_of_another_user_finds_its_programs_below_root(home: Path, keep_access: bool) -> None:
+    """A checkout under /root: programs ask access(2) whether they may run their neighbours."""
+    private = home / "private"
+    private.mkdir(mode=0o700)
+    program = private / "program"
+    program.write_text('#!/bin/sh\nid -u\ntest -x "$0" && echo found\n')
+    program.chmod(0o700)
+    order = {
+        "command": [str(program)],
+        "directory": str(home),
+        "environment": {"PATH": os.defpath},
+        "log": str(home / "log"),
+        "user": {"uid": 65_534, "gid": 65_534, "keep_access": keep_access},
+        "daemon": False,
+    }
+    subprocess.run(
+        [sys.executable, "-I", "-S", launch.__file__], input=json.dumps(order), text=True, check=keep_access
+    )
+    assert ((home / "log").read_text() == "65534\nfound\n") is keep_access
