@@ -24,7 +24,7 @@ def coordination_prefix(redis_url: str) -> Iterator[str]:
 
 @pytest.fixture
 def process_environment(transactional_db: None) -> dict[str, str]:
-    """What a child process (a worker, a command) needs to see this test's database, Redis prefix and Vault."""
+    """Our own key prefix, with no key under it before and after; the keys of other processes stay."""
     test_database = str(connection.settings_dict["NAME"])
     server, _, _ = settings.REMORA_DATABASE_URL.rpartition("/")
     return os.environ | {"DATABASE_URL": f"{server}/{test_database}"}
