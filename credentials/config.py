@@ -34,6 +34,14 @@ def vault_config() -> VaultConfig:
 def secret_store() -> SecretStore:
     plan = access_plan()
     return SecretStore(session_for(vault_config()), plan.mount, plan.prefix, plan.name)
+
+
+def credential_service(actor: Actor) -> CredentialService:
+    bounds = Bounds(
+        bytes_max=settings.REMORA_SECRET_BYTES_MAX,
+        secrets_max=settings.REMORA_SECRETS_MAX,
+        write_token_s=settings.REMORA_WRITE_TOKEN_S,
+    )
     return CredentialService(secret_store(), actor, bounds)
 
 

@@ -52,8 +52,8 @@ _SCHEME: Final = re.compile(
 # A header runs to the end of its line, or of the quotes it stands in; a named value is one word or one
 # quoted text.
 _HEADER: Final = re.compile(
-    rf"(?i)(?P<name>\b(?:(?:proxy-)?authorization|(?:set-)?cookie)\b[\"']?\s{{0,4}}[:=]\s{{0,4}})"
-    rf"(?:{_QUOTED}|[^\r\n\"'{{}}]{{1,8192}})"
+    rf"(?i)(?P<name>\b(?:(?:proxy-)?authorization|(?:set-)?cookie)\b[\"']?\s{{0,4}}[:=])"
+    rf"(?!\s{{0,4}}\*\*\*(?:[\r\n,'\"}}]|\Z))\s{{0,4}}(?:{_QUOTED}|[^\r\n\"'{{}}]{{1,8192}})"
 )
 _NAMED: Final = re.compile(
     rf"(?i)(?P<name>(?<![A-Za-z])(?:[a-z0-9]{{1,20}}[_-]){{0,3}}(?:{_NAMES})\b[\"']?\s{{0,4}}[:=]\s{{0,4}})"
@@ -78,7 +78,7 @@ def scrub(text: str, known: Iterable[Secret] = ()) -> str:
     text = _BARE_USERINFO.sub(f"{GONE}@", text)
     text = _QUERY.sub(_without_values, text)
     text = _FRAGMENT.sub(rf"\g<url>#{GONE}", text)
-    text = _HEADER.sub(rf"\g<name>{GONE}", text)
+    text = _HEADER.sub(rf"\g<name> {GONE}", text)
     text = _NAMED.sub(_without_value, text)
     text = _SCHEME.sub(rf"\g<scheme> {GONE}", text)
     return _TOKENS.sub(GONE, text)

@@ -12,6 +12,7 @@ FUNCTIONS = [
     "version_pin_rules",
     "connection_rules",
     "credential_event_is_immutable",
+    "credentials_no_truncate",
 ]
 
 

@@ -190,3 +190,17 @@ BEGIN
 END $$;
 CREATE TRIGGER credential_event_is_immutable BEFORE UPDATE ON credentials_credentialevent
     FOR EACH ROW EXECUTE FUNCTION credential_event_is_immutable();
+
+-- TRUNCATE passes by every row's rule. Tests empty their own database so, and say it when they connect.
+CREATE FUNCTION credentials_no_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF coalesce(current_setting('remora.allow_truncate', true), '') <> 'on' THEN
+        RAISE EXCEPTION 'NoOrphanSecrets: % is not truncated', TG_TABLE_NAME USING ERRCODE = 'check_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER rule_truncate BEFORE TRUNCATE ON credentials_credentialintent EXECUTE FUNCTION credentials_no_truncate();
+CREATE TRIGGER rule_truncate BEFORE TRUNCATE ON credentials_secretpath EXECUTE FUNCTION credentials_no_truncate();
+CREATE TRIGGER rule_truncate BEFORE TRUNCATE ON credentials_credentialversion EXECUTE FUNCTION credentials_no_truncate();
+CREATE TRIGGER rule_truncate BEFORE TRUNCATE ON credentials_versionpin EXECUTE FUNCTION credentials_no_truncate();
+CREATE TRIGGER rule_truncate BEFORE TRUNCATE ON credentials_credentialevent EXECUTE FUNCTION credentials_no_truncate();

@@ -9,6 +9,9 @@ from uuid import uuid4
 
 import pytest
 from django.conf import settings
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+from django.dispatch import receiver
 
 from credentials.access import AccessPlan, install_access, issue_approle_login
 from credentials.grants import Grants
@@ -57,6 +60,13 @@ class Vault:
     def live(self) -> set[str]:
         """Paths that hold material, by OpenBao's own listing."""
         return {path for path in self.audit.paths() if self.audit.live_versions(path)}
+
+
+@receiver(connection_created)
+def may_truncate(connection: BaseDatabaseWrapper, **_: object) -> None:
+    """These tests commit, so the tables are emptied after each; only a test's session may say that."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET remora.allow_truncate = 'on'")
 
 
 @pytest.fixture(scope="session")

@@ -140,7 +140,7 @@ def test_a_reconciler_whose_answers_are_lost_asks_again(
 
 
 def test_a_write_that_lands_after_the_reconciler_gave_up_is_refused(vault: Vault, relay: Relay) -> None:
-    """The writer dies with its request still on the way; the intent is Abandoned; then the request arrives."""
+    """The writer dies with its request still on the way; the intent is Abandoned; then it arrives."""
     slow = vault.through(relay, answer_ms=60_000)
     held = relay.next("hold", "POST", "/data/")
     writer = forked(lambda: keep_and_commit(slow.service()))

@@ -76,7 +76,7 @@ def test_a_write_held_back_in_the_network_is_refused_after_the_fence(vault: Vaul
 def test_a_write_that_arrives_after_its_path_was_forgotten_finds_its_token_dead(
     vault: Vault, relay: Relay
 ) -> None:
-    """The order in which the reconciler proceeds: fence, see the token dead, only then remove the metadata."""
+    """The order in which the reconciler proceeds: fence, see the token dead, only then remove metadata."""
     path, slow = new_path(), vault.through(relay, answer_ms=300).secrets
     held = relay.next("hold", "POST", f"/data/{vault.plan.prefix}/{path}")
     token = slow.write_token(60)
