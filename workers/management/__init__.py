@@ -1,0 +1,1 @@
+"""The shell: commands that read or change jobs, and what they share (console.py)."""

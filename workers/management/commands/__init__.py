@@ -1,0 +1,1 @@
+"""One module per command; each parses, calls one service, and reports."""
