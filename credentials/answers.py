@@ -5,12 +5,13 @@ further.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from credentials.errors import (
     AccessorUnknown,
     CasConflict,
+    VaultError,
     VaultForbidden,
     VaultRateLimited,
     VaultRefused,
@@ -27,7 +28,7 @@ class Answer:
     """What came back: a status, and the JSON body or nothing."""
 
     status: int
-    body: Mapping[str, Any]
+    body: Mapping[str, Any] = field(repr=False)  # tokens and material, or an echo of what was sent
     retry_after_s: float | None = None
 
     @property
@@ -37,26 +38,30 @@ class Answer:
 
 def checked(answer: Answer, operation: str, path: str, missing_ok: bool = False) -> Answer:
     """The answer, if it is one; else the error it stands for."""
-    status = answer.status
-    if status in (200, 204) or (status == 404 and missing_ok):
+    if answer.status in (200, 204) or (answer.status == 404 and missing_ok):
         return answer
+    raise _error_of(answer)(operation, path, f"HTTP {answer.status}", answer.retry_after_s)
+
+
+def _error_of(answer: Answer) -> type[VaultError]:
+    """Vault's words decide here, in a frame that no traceback keeps."""
+    status = answer.status
     words = " ".join(str(word) for word in answer.body.get("errors") or ()).lower()
-    detail = f"HTTP {status}"
     if status == 400 and "check-and-set" in words:
-        raise CasConflict(operation, path)
+        return CasConflict
     if "invalid accessor" in words:  # 400 or 403, by version
-        raise AccessorUnknown(operation, path)
+        return AccessorUnknown
     if status in (401, 403):
-        raise VaultForbidden(operation, path)
+        return VaultForbidden
     if status == 501 or (status in (500, 503) and "sealed" in words):
-        raise VaultSealed(operation, path)
+        return VaultSealed
     if status in (301, 302, 307, 308, 472, 473) or "node not active" in words or "standby" in words:
-        raise VaultStandby(operation, path, detail)
+        return VaultStandby
     if status == 429:
-        raise VaultRateLimited(operation, path, retry_after_s=answer.retry_after_s)
+        return VaultRateLimited
     if status < 500 and status not in (408, 412, 425):
-        raise VaultRefused(operation, path, detail)
-    raise VaultUnavailable(operation, path, detail, answer.retry_after_s)
+        return VaultRefused
+    return VaultUnavailable
 
 
 def retry_after_s(given: str) -> float | None:
