@@ -45,7 +45,7 @@ class ReadOnlyQuerySet(models.QuerySet[Any]):
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise ProtocolBypassed(self.model.__name__)
 
-    create = update = delete = bulk_create = bulk_update = get_or_create = update_or_create = _refuse  # type: ignore[assignment]
+    create = update = delete = bulk_create = bulk_update = get_or_create = update_or_create = _refuse
 
 
 class DurableRow(models.Model):

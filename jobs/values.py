@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar
 
-from jobs.ids import IncarnationId, JobId
+from jobs.ids import JobId
 from jobs.protocol.decision import Accepted, Refused
 from jobs.protocol.records import CoordinationRecord
 

@@ -1,0 +1,41 @@
+"""The ledger of staged members: recorded with the checkpoint that relies on them, forgotten with their stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from django.db import connection
+
+from jobs import sql
+from jobs.ids import AttemptId
+from jobs.models import StagedMember
+from jobs.values import Member
+
+_COLUMNS: Final = ("attempt", "path", "kind", "size", "sha256", "mode", "mtime_ns")
+
+
+def record(attempt_id: AttemptId, members: Sequence[Member]) -> None:
+    """Add these. A member that is there already is the same one: a sealed member never changes."""
+    rows = [(attempt_id, m.path, str(m.kind), m.size, m.sha256, m.mode, m.mtime_ns) for m in members]
+    sql.insert_rows(StagedMember, _COLUMNS, rows, " ON CONFLICT (attempt_id, path) DO NOTHING")
+
+
+def forget(attempt_id: AttemptId) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM jobs_stagedmember WHERE attempt_id = %s", [attempt_id])
+
+
+def read(attempt_id: AttemptId, *, rows_max: int) -> Iterator[Member]:
+    """Bytewise by path, `rows_max` at a time, each page from where the last one ended."""
+    after: bytes | None = None
+    while True:
+        page = StagedMember.objects.filter(attempt_id=attempt_id).order_by("path")
+        if after is not None:
+            page = page.filter(path__gt=after)
+        rows = list(page.values_list("path", "kind", "size", "sha256", "mode", "mtime_ns")[:rows_max])
+        for path, kind, size, sha256, mode, mtime_ns in rows:
+            after = bytes(path)
+            yield Member(after, kind, size, sha256, mode, mtime_ns)
+        if len(rows) < rows_max:
+            return
