@@ -102,7 +102,8 @@ def hold_jobs(
 ) -> list[HeldJob]:
     """Lock these jobs and load the attempts that an action may need. Inside a transaction."""
     locked = rows.lock_jobs(job_ids, skip_locked=skip_locked, bodies=bodies)
-    now, attempts = rows.load_attempts([row.id for row in locked], fences)
+    authorities = [Fence(row.id, row.authority) for row in locked]
+    now, attempts = rows.load_attempts([row.id for row in locked], [*fences, *authorities])
     return [rows.hold(row, attempts.get(row.id, []), now) for row in locked]
 
 

@@ -7,6 +7,17 @@ import pytest
 import redis
 from django.conf import settings
 from django.db import connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+from django.dispatch import receiver
+
+
+@receiver(connection_created)
+def say_that_this_is_a_test(connection: BaseDatabaseWrapper, **_: object) -> None:
+    """Tables whose rules TRUNCATE would pass by refuse it, except on a connection that asked for it."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SET remora.allow_truncate = 'on'")
 
 
 @pytest.fixture(scope="session")
