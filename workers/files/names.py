@@ -37,9 +37,7 @@ def decode_name(key: str, fields: Mapping[str, object]) -> bytes:
 
 
 def show_name(name: bytes | str) -> str:
-    """A name as it may appear in messages: printable, one line, bounded, every odd character a visible
-    escape.
-    """
+    """A name as messages may hold it: one printable line, bounded, every odd character a visible escape."""
     text = name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else name
     shown = "".join(show_char(char) for char in text)
     return shown if len(shown) <= SHOWN_CHARS_MAX else shown[:120] + "..." + shown[-70:]

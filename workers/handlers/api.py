@@ -122,8 +122,8 @@ class StopRequested(BaseException):
 
 
 class AttemptContext(Protocol):
-    """What a running handler may do. Every method checks the fence; none may be called from two threads at
-    once.
+    """What a running handler may do. Every method checks the fence; only the thread of `run` may call
+    them.
     """
 
     @property
@@ -157,7 +157,7 @@ class AttemptContext(Protocol):
     def invalidate_checkpoint(self, why: str) -> None:
         """The checkpoint's proof does not hold: no later attempt may start from it.
 
-        Members that this attempt recorded so far are forgotten with it.
+        Members that this attempt recorded so far are forgotten with it. Harmless when there is no checkpoint.
         """
 
     def count_sent(self, nbytes: int) -> None:

@@ -42,8 +42,7 @@ class SourceChanged(RetryableFailure):
     """The source is not what it was when this job began. The handler has invalidated the checkpoint."""
 
 
-# Not in the table = retryable: an unknown error is more often the world's than the job's, and the budget
-# bounds it.
+# What is in neither table is retryable: an unknown error is more often the world's than the job's.
 PERMANENT_ERRNOS: Final = {
     errno.EACCES: "permission denied",
     errno.EPERM: "operation not permitted",
@@ -112,8 +111,6 @@ def _classify_errno(exc: OSError) -> Disposition:
 
 
 def _bounded(reason: str) -> str:
-    """PostgreSQL text holds neither NUL nor lone surrogates, and a reason is for reading, not for storing
-    output.
-    """
+    """PostgreSQL text holds neither NUL nor lone surrogates; and a reason is for reading, so it is short."""
     clean = "".join(char if char == "\n" or char.isprintable() else show_char(char) for char in reason)
     return clean if len(clean) <= REASON_CHARS_MAX else clean[: REASON_CHARS_MAX - 3] + "..."

@@ -71,9 +71,7 @@ class Area:
             os.close(job_fd)
 
     def make(self) -> int:
-        """Make the area durably, empty, and open it. What an earlier start of this very attempt left is
-        removed.
-        """
+        """Make the area, empty and durable, and open it; leavings of this very attempt are removed first."""
         os.makedirs(self.target, exist_ok=True)
         target_fd = open_path(self.target)
         try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
@@ -60,6 +60,7 @@ class Stage:
         self._last_private = 0
         self._unsynced: set[bytes] = set()
         self._partial_unsynced = False
+        self._closed_dirs = False
 
     def __enter__(self) -> Self:
         return self
@@ -89,13 +90,13 @@ class Stage:
         return fd
 
     def make_dir(self, path: bytes) -> None:
-        """Make a directory that its owner can fill; `finish_dirs` gives it its mode and time."""
+        """Make a directory that its owner can fill; `finish_dir` gives it its mode and time."""
         if self.files.make(path):
             self._name_added(path)
 
     def make_symlink(self, path: bytes, text: bytes, mtime_ns: int) -> int:
-        """Make a link as a link; the mtime it really got. A link has no bytes to tear, so it is sealed at
-        once.
+        """Make a link as a link, which is sealed at once, having no bytes to tear; the mtime it really
+        got.
         """
         dir_fd, name = self.files.parent(path)
         os.symlink(text, name, dir_fd=dir_fd)
@@ -111,6 +112,9 @@ class Stage:
 
     def sync_names(self) -> None:
         """Make every name given since the last call outlive a crash."""
+        if self._closed_dirs and os.geteuid() != 0:
+            os.sync()  # a directory that its owner may not open cannot be synced by itself any more
+            self._unsynced.clear()
         for path in self._unsynced:
             os.fsync(self.files.dir(path))
         self._unsynced.clear()
@@ -118,7 +122,7 @@ class Stage:
             os.fsync(self.partial_fd)
             self._partial_unsynced = False
 
-    def adopt(self, earlier: EarlierStage, path: bytes) -> int:
+    def adopt(self, earlier: EarlierStage, path: bytes, check: Callable[[], None]) -> int:
         """Take a sealed member of an earlier attempt into this area; an open descriptor to prove it by.
 
         By hard link; where the file system cannot, by a copy of its own. What is there is not trusted yet.
@@ -130,18 +134,18 @@ class Stage:
         except OSError as exc:
             if exc.errno not in _CANNOT_LINK:
                 raise
-            self._adopt_copy(earlier, path)
+            self._adopt_copy(earlier, path, check)
         self._name_added(path)
         return os.open(name, READ_FLAGS, dir_fd=dir_fd)
 
-    def _adopt_copy(self, earlier: EarlierStage, path: bytes) -> None:
+    def _adopt_copy(self, earlier: EarlierStage, path: bytes, check: Callable[[], None]) -> None:
         source_fd = earlier.open_member(path)
         private = self.new_private()
         try:
             fd = self.open_private(private)
             try:
                 st = os.fstat(source_fd)
-                clone_range(source_fd, fd, st.st_size)
+                clone_range(source_fd, fd, st.st_size, check)
                 stamp(fd, st.st_mode, st.st_mtime_ns)
                 os.fsync(fd)
             finally:
@@ -150,22 +154,13 @@ class Stage:
             os.close(source_fd)
         self.seal(private, path)
 
-    def finish_dirs(self, deepest_first: Iterable[tuple[bytes, int, int]]) -> list[int]:
-        """Give directories (path, mode, mtime_ns) their final mode and time, and sync them; the mtimes they
-        got.
-        """
-        got, closed = [], False
-        for path, mode, mtime_ns in deepest_first:
-            fd = self.files.dir(path)
-            stamp(fd, mode, mtime_ns)
-            got.append(os.fstat(fd).st_mtime_ns)
-            closed = closed or mode & 0o500 != 0o500
-            self._unsynced.add(path)
-        if closed and os.geteuid() != 0:
-            os.sync()  # a directory that its owner may not open cannot be synced by itself any more
-            self._unsynced.clear()
-        self.sync_names()
-        return got
+    def finish_dir(self, path: bytes, mode: int, mtime_ns: int) -> int:
+        """Give a directory its final mode and time (after all it holds); the mtime it really got."""
+        fd = self.files.dir(path)
+        stamp(fd, mode, mtime_ns)
+        self._unsynced.add(path)
+        self._closed_dirs = self._closed_dirs or mode & 0o500 != 0o500
+        return os.fstat(fd).st_mtime_ns
 
     def seal_manifest(self, private: bytes) -> None:
         """The last step: the manifest gets its name, and nothing private is left."""
@@ -230,10 +225,11 @@ def stamp(fd: int, mode: int, mtime_ns: int) -> None:
     os.utime(fd, ns=(mtime_ns, mtime_ns))
 
 
-def clone_range(source_fd: int, target_fd: int, size: int) -> None:
+def clone_range(source_fd: int, target_fd: int, size: int, check: Callable[[], None]) -> None:
     """Copy the first `size` bytes on the target's own side: shared blocks or in the kernel where it can."""
     done = 0
     while done < size:
+        check()
         try:
             moved = os.copy_file_range(source_fd, target_fd, min(size - done, _COPY_BYTES), done, done)
         except OSError as exc:
