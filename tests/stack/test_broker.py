@@ -13,6 +13,7 @@ import psutil
 import pytest
 import redis
 from celery import Celery
+from django.conf import settings
 from kombu.exceptions import OperationalError
 
 from remora_site import stack
@@ -84,6 +85,9 @@ def test_a_worker_hears_again_after_redis_died_and_came_back_empty(
 
 
 def test_two_deployments_on_one_redis_do_not_hear_each_other(broker: RedisServer) -> None:
+    assert (
+        configuration(broker)["broker_transport_options"]["global_keyprefix"] == settings.REMORA_BROKER_PREFIX
+    )
     prefixes = ("one-broker:", "two-broker:")
     for prefix in prefixes:
         sender = Celery("sender")
