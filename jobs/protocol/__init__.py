@@ -1,9 +1,9 @@
 """The protocol, written once: every action of the module as a pure function.
 
-What may live here: values, guards, effects, invariants, and the explorer that walks them. Standard library only. No
-Django, clock, identity, chance, I/O or log: those enter at the edges and travel as arguments. The durable store, the
-Lua scripts (held equal by tests), the explorer and the audit all go through these functions; a guard that exists
-anywhere else is a defect.
+What may live here: values, guards, effects, invariants, and the explorer that walks them. Standard library
+only. No Django, clock, identity, chance, I/O or log: those enter at the edges and travel as arguments. The
+durable store, the Lua scripts (held equal by tests), the explorer and the audit all go through these
+functions; a guard that exists anywhere else is a defect.
 """
 
 from jobs.protocol import (  # noqa: F401  (importing an action module registers its actions)
@@ -70,6 +70,8 @@ from jobs.protocol.recovery import (
 
 __all__ = [
     "ACTIONS",
+    "NO_TOKEN",
+    "UNBOUNDED",
     "Accepted",
     "AttemptRecord",
     "CoordinationRecord",
@@ -79,10 +81,8 @@ __all__ = [
     "JobView",
     "LeaseRecord",
     "Limits",
-    "NO_TOKEN",
     "Refusal",
     "Refused",
-    "UNBOUNDED",
     "Usage",
     "WorkerId",
     "WorkerRecord",

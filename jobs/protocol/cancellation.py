@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from jobs.protocol.decision import Accepted, Decision, Refusal, Refused, Store, action
+from jobs.protocol.decision import Accepted, Decision, Refusal, Store, action, refuse
 from jobs.protocol.records import NO_TOKEN, JobView
 from jobs.protocol.states import AttemptState, Phase
 
@@ -12,7 +12,7 @@ def request_cancel(view: JobView) -> Decision[JobView]:
     """A waiting job is Cancelled at once; a running one is Cancelling until that is finalised."""
     phase = view.job.phase
     if phase not in (Phase.QUEUED, Phase.RUNNING, Phase.RETRY_WAIT):
-        return Refused(Refusal.NOT_CANCELLABLE)
+        return refuse(Refusal.NOT_CANCELLABLE)
     running = phase is Phase.RUNNING
     return Accepted(
         view.with_job(
@@ -28,11 +28,9 @@ def request_cancel(view: JobView) -> Decision[JobView]:
 def finalize_cancel(view: JobView) -> Decision[JobView]:
     """Forbid publication for good. It does not claim that the process has stopped."""
     if view.job.phase is not Phase.CANCELLING:
-        return Refused(Refusal.NOT_CANCELLING)
+        return refuse(Refusal.NOT_CANCELLING)
     attempts = tuple(
-        replace(attempt, state=AttemptState.STOPPED)
-        if attempt.state is AttemptState.AUTHORIZED
-        else attempt
+        replace(attempt, state=AttemptState.STOPPED) if attempt.state is AttemptState.AUTHORIZED else attempt
         for attempt in view.attempts
     )
     cancelled = view.with_job(phase=Phase.CANCELLED, authority=NO_TOKEN)
@@ -43,9 +41,9 @@ def finalize_cancel(view: JobView) -> Decision[JobView]:
 def publish_cancel_notice(view: JobView) -> Decision[JobView]:
     """Tell the worker that cancel was requested. A terminal job's notice is never set again."""
     if not view.job.cancel_requested:
-        return Refused(Refusal.CANCEL_NOT_REQUESTED)
+        return refuse(Refusal.CANCEL_NOT_REQUESTED)
     if view.job.terminal:
-        return Refused(Refusal.TERMINAL)
+        return refuse(Refusal.TERMINAL)
     if view.coordination.cancel_notice:
-        return Refused(Refusal.NOTICE_PRESENT)
+        return refuse(Refusal.NOTICE_PRESENT)
     return Accepted(view.with_coordination(cancel_notice=True))

@@ -1,6 +1,7 @@
 """The answer of an action, and the registry of all actions.
 
-A refusal is a value named after the conjunct that failed: losing a race is ordinary. Only a broken invariant raises.
+A refusal is a value named after the conjunct that failed: losing a race is ordinary. Only a broken invariant
+raises.
 """
 
 from collections.abc import Callable
@@ -37,7 +38,7 @@ class Refusal(StrEnum):
     NO_LOCAL_PERMIT = "NO_LOCAL_PERMIT"
     BUDGET_SPENT = "BUDGET_SPENT"
     BUDGET_LEFT = "BUDGET_LEFT"
-    TOKEN_ALREADY_USED = "TOKEN_ALREADY_USED"
+    TOKEN_ALREADY_USED = "TOKEN_ALREADY_USED"  # noqa: S105
     NO_SUCH_ATTEMPT = "NO_SUCH_ATTEMPT"
     NOT_CURRENT_AUTHORITY = "NOT_CURRENT_AUTHORITY"
     CURRENT_AUTHORITY = "CURRENT_AUTHORITY"
@@ -92,6 +93,12 @@ class Refused:
 
 
 Decision = Accepted[V] | Refused
+_REFUSED: Final = {reason: Refused(reason) for reason in Refusal}
+
+
+def refuse(reason: Refusal) -> Refused:
+    """The refusal for this reason: one object for each, since an exploration refuses most of what it asks."""
+    return _REFUSED[reason]
 
 
 class Store(StrEnum):
@@ -118,7 +125,8 @@ def action(name: str, store: Store) -> Callable[[F], F]:
     """Register a pure function as the implementation of the module's action `name`."""
 
     def register(function: F) -> F:
-        assert name not in ACTIONS, f"action {name} is written twice"
+        if name in ACTIONS:
+            raise ValueError(f"action {name} is written twice")
         ACTIONS[name] = ActionSpec(name, store, function)
         return function
 

@@ -1,7 +1,7 @@
 """What an executing attempt does: AdvanceAttempt, PersistCheckpoint, ReportProgress, CooperativeStop; and
 InvalidateCheckpoint, which makes the next attempt start from zero."""
 
-from jobs.protocol.decision import Accepted, Decision, Refusal, Refused, Store, action
+from jobs.protocol.decision import Accepted, Decision, Refusal, Store, action, refuse
 from jobs.protocol.records import JobView, Limits, WorkerRecord
 from jobs.protocol.states import AttemptState, LeaseState, Phase, Service, StageState, WorkerState
 
@@ -13,15 +13,15 @@ def advance_attempt(
     """Stage more in the attempt's own area. Possible after lease loss: publication is what is fenced."""
     attempt = view.attempt(token)
     if attempt is None or attempt.state is not AttemptState.EXECUTING:
-        return Refused(Refusal.NOT_EXECUTING)
+        return refuse(Refusal.NOT_EXECUTING)
     if worker.state is not WorkerState.UP:
-        return Refused(Refusal.WORKER_NOT_UP)
+        return refuse(Refusal.WORKER_NOT_UP)
     if not worker.can_reach(Service.TARGET):
-        return Refused(Refusal.UNREACHABLE)
+        return refuse(Refusal.UNREACHABLE)
     if not 1 <= amount <= limits.max_progress:
-        return Refused(Refusal.AMOUNT_OUT_OF_RANGE)
+        return refuse(Refusal.AMOUNT_OUT_OF_RANGE)
     if amount <= attempt.progress:
-        return Refused(Refusal.NO_PROGRESS)
+        return refuse(Refusal.NO_PROGRESS)
     stage = StageState.COMPLETE if amount == limits.max_progress else StageState.PARTIAL
     return Accepted(view.with_attempt(token, progress=amount, stage_state=stage))
 
@@ -31,19 +31,19 @@ def persist_checkpoint(view: JobView, token: int, worker: WorkerRecord) -> Decis
     """Make the attempt's progress the point from which a next attempt may resume."""
     attempt = view.attempt(token)
     if not view.current_authority(token):
-        return Refused(Refusal.NOT_CURRENT_AUTHORITY)
+        return refuse(Refusal.NOT_CURRENT_AUTHORITY)
     if view.job.phase is not Phase.RUNNING:
-        return Refused(Refusal.NOT_RUNNING)
+        return refuse(Refusal.NOT_RUNNING)
     if attempt is None or attempt.state is not AttemptState.EXECUTING:
-        return Refused(Refusal.NOT_EXECUTING)
+        return refuse(Refusal.NOT_EXECUTING)
     if worker.state is not WorkerState.UP:
-        return Refused(Refusal.WORKER_NOT_UP)
+        return refuse(Refusal.WORKER_NOT_UP)
     if not worker.can_reach(Service.DURABLE):
-        return Refused(Refusal.UNREACHABLE)
+        return refuse(Refusal.UNREACHABLE)
     if attempt.progress == 0:
-        return Refused(Refusal.NO_PROGRESS)
+        return refuse(Refusal.NO_PROGRESS)
     if view.job.checkpoint_valid and view.job.checkpoint == attempt.progress:
-        return Refused(Refusal.NOTHING_CHANGED)
+        return refuse(Refusal.NOTHING_CHANGED)
     return Accepted(view.with_job(checkpoint=attempt.progress, checkpoint_valid=True))
 
 
@@ -51,9 +51,9 @@ def persist_checkpoint(view: JobView, token: int, worker: WorkerRecord) -> Decis
 def invalidate_checkpoint(view: JobView) -> Decision[JobView]:
     """The proof no longer holds: the next attempt starts from zero."""
     if view.job.terminal:
-        return Refused(Refusal.TERMINAL)
+        return refuse(Refusal.TERMINAL)
     if not view.job.checkpoint_valid:
-        return Refused(Refusal.CHECKPOINT_NOT_VALID)
+        return refuse(Refusal.CHECKPOINT_NOT_VALID)
     return Accepted(view.with_job(checkpoint_valid=False))
 
 
@@ -62,20 +62,20 @@ def report_progress(view: JobView, token: int, worker: WorkerRecord) -> Decision
     """Leave a hint for readers, who check it again against the durable authority."""
     attempt = view.attempt(token)
     if not view.current_authority(token):
-        return Refused(Refusal.NOT_CURRENT_AUTHORITY)
+        return refuse(Refusal.NOT_CURRENT_AUTHORITY)
     if view.job.phase is not Phase.RUNNING:
-        return Refused(Refusal.NOT_RUNNING)
+        return refuse(Refusal.NOT_RUNNING)
     if not view.coordination.lease_is_live(token):
-        return Refused(Refusal.LEASE_NOT_LIVE)
+        return refuse(Refusal.LEASE_NOT_LIVE)
     if attempt is None or attempt.state is not AttemptState.EXECUTING:
-        return Refused(Refusal.NOT_EXECUTING)
+        return refuse(Refusal.NOT_EXECUTING)
     if worker.state is not WorkerState.UP:
-        return Refused(Refusal.WORKER_NOT_UP)
+        return refuse(Refusal.WORKER_NOT_UP)
     if not worker.can_reach(Service.COORDINATION):
-        return Refused(Refusal.UNREACHABLE)
+        return refuse(Refusal.UNREACHABLE)
     shown = (view.coordination.live_progress, view.coordination.live_progress_token)
     if shown == (attempt.progress, token):
-        return Refused(Refusal.NOTHING_CHANGED)
+        return refuse(Refusal.NOTHING_CHANGED)
     return Accepted(view.with_coordination(live_progress=attempt.progress, live_progress_token=token))
 
 
@@ -84,16 +84,13 @@ def cooperative_stop(view: JobView, token: int, worker: WorkerRecord) -> Decisio
     """The attempt's process has heard that it may not go on, and has stopped."""
     attempt = view.attempt(token)
     if attempt is None or attempt.state is not AttemptState.EXECUTING:
-        return Refused(Refusal.NOT_EXECUTING)
+        return refuse(Refusal.NOT_EXECUTING)
     lease = view.coordination.lease(token)
     lease_over = lease is not None and lease.state in (LeaseState.EXPIRED, LeaseState.LOST)
     heard_durably = worker.can_reach(Service.DURABLE) and view.job.cancel_requested
     has_reason = (
-        lease_over
-        or view.coordination.cancel_notice
-        or heard_durably
-        or not view.current_authority(token)
+        lease_over or view.coordination.cancel_notice or heard_durably or not view.current_authority(token)
     )
     if not has_reason:
-        return Refused(Refusal.NO_REASON_TO_STOP)
+        return refuse(Refusal.NO_REASON_TO_STOP)
     return Accepted(view.with_attempt(token, state=AttemptState.STOPPED))

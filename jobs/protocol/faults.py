@@ -1,8 +1,10 @@
-"""What the world does to the protocol: a wiped CoordinationStore and cut links. Only an explorer calls these."""
+"""What the world does to the protocol: a wiped CoordinationStore and cut links. Only an explorer calls
+these.
+"""
 
 from dataclasses import replace
 
-from jobs.protocol.decision import Accepted, Decision, Refusal, Refused, Store, action
+from jobs.protocol.decision import Accepted, Decision, Refusal, Store, action, refuse
 from jobs.protocol.records import CoordinationRecord, JobView, WorkerRecord
 from jobs.protocol.states import LeaseState, LinkState, Service, WorkerState
 
@@ -21,9 +23,9 @@ def lose_coordination_state(view: JobView) -> JobView:
 def drop_link(worker: WorkerRecord, service: Service) -> Decision[WorkerRecord]:
     """A partition between one worker and one service."""
     if worker.state is not WorkerState.UP:
-        return Refused(Refusal.WORKER_NOT_UP)
+        return refuse(Refusal.WORKER_NOT_UP)
     if not worker.can_reach(service):
-        return Refused(Refusal.LINK_ALREADY_DOWN)
+        return refuse(Refusal.LINK_ALREADY_DOWN)
     return Accepted(worker.with_link(service, LinkState.DOWN))
 
 
@@ -31,5 +33,5 @@ def drop_link(worker: WorkerRecord, service: Service) -> Decision[WorkerRecord]:
 def restore_link(worker: WorkerRecord, service: Service) -> Decision[WorkerRecord]:
     """The partition heals."""
     if worker.can_reach(service):
-        return Refused(Refusal.LINK_NOT_DOWN)
+        return refuse(Refusal.LINK_NOT_DOWN)
     return Accepted(worker.with_link(service, LinkState.RECOVERED))

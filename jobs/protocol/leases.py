@@ -1,8 +1,10 @@
-"""A lease's life: RenewLease, RegrantLease, Tick, ExpireLease, ReleaseLease. A lease that expired is never revived."""
+"""A lease's life: RenewLease, RegrantLease, Tick, ExpireLease, ReleaseLease. A lease that expired is never
+revived.
+"""
 
 from dataclasses import replace
 
-from jobs.protocol.decision import Accepted, Decision, Refusal, Refused, Store, action
+from jobs.protocol.decision import Accepted, Decision, Refusal, Store, action, refuse
 from jobs.protocol.records import JobView, LeaseRecord, Limits, Usage, WorkerRecord
 from jobs.protocol.states import AttemptState, LeaseState, Phase, Service, WorkerState
 
@@ -13,19 +15,19 @@ def renew_lease(view: JobView, token: int, worker: WorkerRecord) -> Decision[Job
     lease = view.coordination.lease(token)
     attempt = view.attempt(token)
     if lease is None or lease.state is not LeaseState.LIVE:
-        return Refused(Refusal.LEASE_NOT_LIVE)
+        return refuse(Refusal.LEASE_NOT_LIVE)
     if lease.age == 0:
-        return Refused(Refusal.LEASE_IS_FRESH)
+        return refuse(Refusal.LEASE_IS_FRESH)
     if not view.current_authority(token):
-        return Refused(Refusal.NOT_CURRENT_AUTHORITY)
+        return refuse(Refusal.NOT_CURRENT_AUTHORITY)
     if attempt is None or attempt.state is not AttemptState.EXECUTING:
-        return Refused(Refusal.NOT_EXECUTING)
+        return refuse(Refusal.NOT_EXECUTING)
     if view.job.terminal:
-        return Refused(Refusal.TERMINAL)
+        return refuse(Refusal.TERMINAL)
     if worker.state is not WorkerState.UP:
-        return Refused(Refusal.WORKER_NOT_UP)
+        return refuse(Refusal.WORKER_NOT_UP)
     if not worker.can_reach(Service.COORDINATION):
-        return Refused(Refusal.UNREACHABLE)
+        return refuse(Refusal.UNREACHABLE)
     return Accepted(_with_lease(view, replace(lease, age=0)))
 
 
@@ -37,19 +39,19 @@ def regrant_lease(
     lease = view.coordination.lease(token)
     attempt = view.attempt(token)
     if lease is None or lease.state is not LeaseState.LOST:
-        return Refused(Refusal.LEASE_NOT_LOST)
+        return refuse(Refusal.LEASE_NOT_LOST)
     if not view.current_authority(token):
-        return Refused(Refusal.NOT_CURRENT_AUTHORITY)
+        return refuse(Refusal.NOT_CURRENT_AUTHORITY)
     if view.job.phase is not Phase.RUNNING:
-        return Refused(Refusal.NOT_RUNNING)
+        return refuse(Refusal.NOT_RUNNING)
     if attempt is None or attempt.state is not AttemptState.EXECUTING:
-        return Refused(Refusal.NOT_EXECUTING)
+        return refuse(Refusal.NOT_EXECUTING)
     if worker.state is not WorkerState.UP:
-        return Refused(Refusal.WORKER_NOT_UP)
+        return refuse(Refusal.WORKER_NOT_UP)
     if not worker.can_reach(Service.COORDINATION) or not worker.can_reach(Service.DURABLE):
-        return Refused(Refusal.UNREACHABLE)
+        return refuse(Refusal.UNREACHABLE)
     if usage.global_used >= limits.global_limit:
-        return Refused(Refusal.NO_GLOBAL_PERMIT)
+        return refuse(Refusal.NO_GLOBAL_PERMIT)
     return Accepted(_with_lease(view, LeaseRecord(token, LeaseState.LIVE)))
 
 
@@ -60,7 +62,7 @@ def tick(view: JobView, limits: Limits) -> Decision[JobView]:
     leases = tuple(_older(lease, limits) for lease in coordination.leases)
     ages = coordination.reservation is not None and coordination.reservation_age < limits.reservation_limit
     if leases == coordination.leases and not ages:
-        return Refused(Refusal.NOTHING_TO_TICK)
+        return refuse(Refusal.NOTHING_TO_TICK)
     age = coordination.reservation_age + (1 if ages else 0)
     return Accepted(view.with_coordination(leases=leases, reservation_age=age))
 
@@ -76,9 +78,9 @@ def expire_lease(view: JobView, token: int, limits: Limits) -> Decision[JobView]
     """A lease that was not renewed in time is over for good. Live progress may linger: it is a hint."""
     lease = view.coordination.lease(token)
     if lease is None or lease.state is not LeaseState.LIVE:
-        return Refused(Refusal.LEASE_NOT_LIVE)
+        return refuse(Refusal.LEASE_NOT_LIVE)
     if lease.age != limits.lease_limit:
-        return Refused(Refusal.LEASE_NOT_LAPSED)
+        return refuse(Refusal.LEASE_NOT_LAPSED)
     return Accepted(_with_lease(view, LeaseRecord(token, LeaseState.EXPIRED)))
 
 
@@ -87,10 +89,10 @@ def release_lease(view: JobView, token: int) -> Decision[JobView]:
     """Give back the lease of an attempt that is over."""
     attempt = view.attempt(token)
     if not view.coordination.lease_is_live(token):
-        return Refused(Refusal.LEASE_NOT_LIVE)
+        return refuse(Refusal.LEASE_NOT_LIVE)
     stopped = attempt is not None and attempt.state in (AttemptState.STOPPED, AttemptState.COMMITTED)
     if not (stopped or not view.current_authority(token) or view.job.terminal):
-        return Refused(Refusal.LEASE_STILL_NEEDED)
+        return refuse(Refusal.LEASE_STILL_NEEDED)
     return Accepted(_with_lease(view, LeaseRecord(token, LeaseState.EXPIRED)))
 
 

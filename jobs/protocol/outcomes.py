@@ -1,6 +1,8 @@
-"""The only way a result is published: SendOutcome, then one of AcceptSuccess, AcceptFailure and RejectOutcome."""
+"""The only way a result is published: SendOutcome, then one of AcceptSuccess, AcceptFailure and
+RejectOutcome.
+"""
 
-from jobs.protocol.decision import Accepted, Decision, Refusal, Refused, Store, action
+from jobs.protocol.decision import Accepted, Decision, Refusal, Store, action, refuse
 from jobs.protocol.records import NO_TOKEN, JobView, Limits, WorkerRecord
 from jobs.protocol.states import (
     FAILURE_OUTCOMES,
@@ -20,17 +22,17 @@ def send_outcome(
     """An attempt asks for its outcome to be recorded. Success needs a complete stage."""
     attempt = view.attempt(token)
     if outcome is OutcomeRequest.NONE:
-        return Refused(Refusal.NOT_AN_OUTCOME)
+        return refuse(Refusal.NOT_AN_OUTCOME)
     if attempt is None or attempt.state is not AttemptState.EXECUTING:
-        return Refused(Refusal.NOT_EXECUTING)
+        return refuse(Refusal.NOT_EXECUTING)
     if attempt.pending_outcome is not OutcomeRequest.NONE:
-        return Refused(Refusal.OUTCOME_PENDING)
+        return refuse(Refusal.OUTCOME_PENDING)
     if worker.state is not WorkerState.UP:
-        return Refused(Refusal.WORKER_NOT_UP)
+        return refuse(Refusal.WORKER_NOT_UP)
     if not worker.can_reach(Service.DURABLE):
-        return Refused(Refusal.UNREACHABLE)
+        return refuse(Refusal.UNREACHABLE)
     if outcome not in FAILURE_OUTCOMES and attempt.stage_state is not StageState.COMPLETE:
-        return Refused(Refusal.STAGE_NOT_COMPLETE)
+        return refuse(Refusal.STAGE_NOT_COMPLETE)
     return Accepted(view.with_attempt(token, pending_outcome=outcome))
 
 
@@ -68,7 +70,7 @@ def accept_success(view: JobView, token: int, limits: Limits) -> Decision[JobVie
     """The sole publication point: the attempt that holds authority becomes the committed result."""
     unfit = commit_eligible(view, token)
     if unfit is not None:
-        return Refused(unfit)
+        return refuse(unfit)
     committed = view.with_job(
         phase=Phase.SUCCEEDED,
         authority=NO_TOKEN,
@@ -77,19 +79,17 @@ def accept_success(view: JobView, token: int, limits: Limits) -> Decision[JobVie
         checkpoint_valid=True,
     )
     return Accepted(
-        committed.with_attempt(
-            token, state=AttemptState.COMMITTED, pending_outcome=OutcomeRequest.NONE
-        )
+        committed.with_attempt(token, state=AttemptState.COMMITTED, pending_outcome=OutcomeRequest.NONE)
     )
 
 
 def _accept_failure(view: JobView, token: int, outcome: OutcomeRequest, limits: Limits) -> Decision[JobView]:
     attempt = view.attempt(token)
     if attempt is None or attempt.pending_outcome is not outcome:
-        return Refused(Refusal.NO_SUCH_OUTCOME_PENDING)
+        return refuse(Refusal.NO_SUCH_OUTCOME_PENDING)
     unfit = failure_eligible(view, token)
     if unfit is not None:
-        return Refused(unfit)
+        return refuse(unfit)
     retry = outcome is OutcomeRequest.RETRYABLE_FAILURE and view.job.current_token < limits.max_attempts
     ended = view.with_job(phase=Phase.RETRY_WAIT if retry else Phase.FAILED, authority=NO_TOKEN)
     return Accepted(
@@ -107,7 +107,7 @@ def accept_permanent_failure(view: JobView, token: int, limits: Limits) -> Decis
 def accept_retryable_failure_with_budget(view: JobView, token: int, limits: Limits) -> Decision[JobView]:
     """The job waits for its next attempt."""
     if view.job.current_token >= limits.max_attempts:
-        return Refused(Refusal.BUDGET_SPENT)
+        return refuse(Refusal.BUDGET_SPENT)
     return _accept_failure(view, token, OutcomeRequest.RETRYABLE_FAILURE, limits)
 
 
@@ -115,7 +115,7 @@ def accept_retryable_failure_with_budget(view: JobView, token: int, limits: Limi
 def accept_retryable_failure_exhausted(view: JobView, token: int, limits: Limits) -> Decision[JobView]:
     """The last attempt of the budget failed: so has the job."""
     if view.job.current_token != limits.max_attempts:
-        return Refused(Refusal.BUDGET_LEFT)
+        return refuse(Refusal.BUDGET_LEFT)
     return _accept_failure(view, token, OutcomeRequest.RETRYABLE_FAILURE, limits)
 
 
@@ -124,17 +124,19 @@ def reject_outcome(view: JobView, token: int) -> Decision[JobView]:
     """An outcome that may not be accepted is dropped. Nothing else changes."""
     attempt = view.attempt(token)
     if attempt is None or attempt.pending_outcome is OutcomeRequest.NONE:
-        return Refused(Refusal.NO_SUCH_OUTCOME_PENDING)
+        return refuse(Refusal.NO_SUCH_OUTCOME_PENDING)
     if commit_eligible(view, token) is None or failure_eligible(view, token) is None:
-        return Refused(Refusal.OUTCOME_ELIGIBLE)
+        return refuse(Refusal.OUTCOME_ELIGIBLE)
     return Accepted(view.with_attempt(token, pending_outcome=OutcomeRequest.NONE))
 
 
 def process_outcome(view: JobView, token: int, limits: Limits) -> tuple[str, Decision[JobView]]:
-    """ProcessOutcome(a): the one of its five disjuncts that is enabled, by name, or the refusal of RejectOutcome."""
+    """ProcessOutcome(a): the one of its five disjuncts that is enabled, by name, or the refusal of
+    RejectOutcome.
+    """
     attempt = view.attempt(token)
     if attempt is None or attempt.pending_outcome is OutcomeRequest.NONE:
-        return "RejectOutcome", Refused(Refusal.NO_SUCH_OUTCOME_PENDING)
+        return "RejectOutcome", refuse(Refusal.NO_SUCH_OUTCOME_PENDING)
     if commit_eligible(view, token) is None:
         return "AcceptSuccess", accept_success(view, token, limits)
     if failure_eligible(view, token) is not None:

@@ -54,7 +54,9 @@ class StageState(StrEnum):
 
 
 class OutcomeRequest(StrEnum):
-    """What an attempt asks to be recorded. Adapters map failure classes to these before the protocol sees them."""
+    """What an attempt asks to be recorded. Adapters map failure classes to these before the protocol sees
+    them.
+    """
 
     NONE = "NoOutcome"
     SUCCESS = "WantsSuccess"
