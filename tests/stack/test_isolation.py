@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -13,6 +14,7 @@ import redis
 from django.conf import settings
 from django.db import connection
 
+from remora_site import stack
 from tests.conftest import delete_own_keys
 from tests.stack.conftest import PROJECT
 from tests.waiting import wait_until
@@ -41,28 +43,36 @@ def test_own_keys_are_removed_and_those_of_others_stay(coordination_prefix: str,
         assert client.delete("somebody-else:c") == 1
 
 
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """Where a run inside the run makes its home; nothing is left running in it even if the test fails."""
+    yield tmp_path
+    for home in tmp_path.glob("remora-test-*"):
+        stack.down(home)
+
+
 @pytest.mark.parametrize(
     "signal_number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name
 )
-def test_a_run_that_is_ended_leaves_no_server_behind(signal_number: signal.Signals, tmp_path: Path) -> None:
+def test_a_run_that_is_ended_leaves_no_server_behind(signal_number: signal.Signals, place: Path) -> None:
     """At once where it can still act, else as soon as the next run starts."""
-    (tmp_path / "test_waits.py").write_text("import signal\ndef test_waits():\n    signal.pause()\n")
+    (place / "test_waits.py").write_text("import signal\ndef test_waits():\n    signal.pause()\n")
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("REMORA_", "PYTEST_"))
     }
-    environment |= {"TMPDIR": str(tmp_path)}
+    environment |= {"TMPDIR": str(place)}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(PROJECT)]
     command += ["-c", str(PROJECT / "pyproject.toml")]
-    with (tmp_path / "log").open("w") as log:
-        waits = [*command, str(tmp_path / "test_waits.py")]
+    with (place / "log").open("w") as log:
+        waits = [*command, str(place / "test_waits.py")]
         run = subprocess.Popen(
             waits, cwd=PROJECT, env=environment, stdout=log, stderr=log, start_new_session=True
         )
-    wait_until(lambda: list(tmp_path.glob("remora-test-*/stack.json")), 60, "the run has its servers")
+    wait_until(lambda: list(place.glob("remora-test-*/stack.json")), 60, "the run has its servers")
     servers = [
         process.pid
         for process in psutil.process_iter()
-        if any(str(tmp_path) in word for word in _command_line(process)) and process.pid != run.pid
+        if any(str(place) in word for word in _command_line(process)) and process.pid != run.pid
     ]
     assert len(servers) >= 3
     run.send_signal(signal_number)
@@ -74,7 +84,7 @@ def test_a_run_that_is_ended_leaves_no_server_behind(signal_number: signal.Signa
         )
 
     wait_until(lambda: not any(psutil.pid_exists(pid) for pid in servers), 20, "its servers are gone")
-    assert not list(tmp_path.glob("remora-test-*"))
+    assert not list(place.glob("remora-test-*"))
 
 
 def _command_line(process: psutil.Process) -> list[str]:
@@ -89,7 +99,7 @@ def test_runs_of_pure_tests_start_no_server() -> None:
         name: value for name, value in os.environ.items() if not name.startswith(("REMORA_", "PYTEST_"))
     }
     with tempfile.TemporaryDirectory() as directory:
-        subprocess.run(
+        done = subprocess.run(
             [
                 sys.executable,
                 "-m",
