@@ -1,6 +1,7 @@
 """The CoordinationStore: Redis through Lua scripts. The only package that speaks to Redis.
 
-`coordination()` is this process' store, built from settings. What it holds and why each gap is safe: docs/coordination.md
+`coordination()` is this process' store, built from settings. What it holds and why each gap is safe:
+docs/coordination.md
 """
 
 from workers.coordination.errors import CoordinationBroken, CoordinationMisuse, CoordinationUnavailable

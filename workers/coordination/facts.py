@@ -32,7 +32,9 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The job is offered for `expected_token`. `offers` counts offers; `refused` is why the last reserve was refused."""
+    """The job is offered for `expected_token`. `offers` counts offers; `refused` is why the last reserve
+    was refused.
+    """
 
     expected_token: int
     queue: str
@@ -59,7 +61,9 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """One permit, held by an attempt. It is live because it is present; `lapsed` only says that a sweep may take it."""
+    """One permit, held by an attempt. It is live because it is present; `lapsed` only says that a sweep may
+    take it.
+    """
 
     token: int
     attempt_id: str
@@ -98,8 +102,9 @@ class CoordinationFacts:
 
     @property
     def record(self) -> CoordinationRecord:
-        """The same as the protocol's value. Absent leases are not in it: whether one expired or was lost is for its
-        holder to know. Ages are milliseconds since grant or renewal."""
+        """The same as the protocol's value. Absent leases are not in it: whether one expired or was lost is
+        for its holder to know. Ages are milliseconds since grant or renewal.
+        """
         lease, progress = self.lease, self.progress
         return CoordinationRecord(
             queued=self.marker is not None,
@@ -159,7 +164,8 @@ class Garbage:
 
 @dataclass(frozen=True, slots=True)
 class ScanPage:
-    """Some of the job ids that have any coordination fact (as text; twice is possible, missing is not), and garbage.
+    """Some of the job ids that have any coordination fact (as text; twice is possible, missing is not), and
+    garbage.
 
     `cursor` is what the next call takes; None when the scan is through.
     """
@@ -184,7 +190,9 @@ class PermitCounts:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Facts per job, keyed as asked, and the epoch in which they were read (the youngest, if one began meanwhile)."""
+    """Facts per job, keyed as asked, and the epoch in which they were read (the youngest, if one began
+    meanwhile).
+    """
 
     epoch: Epoch
     facts: Mapping[Id, CoordinationFacts]
@@ -192,7 +200,9 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Grant(Generic[R]):
-    """The reply to a grant of a lease, and the epoch that RenewLease is to be asked with when it was granted."""
+    """The reply to a grant of a lease, and the epoch that RenewLease is to be asked with when it was
+    granted.
+    """
 
     reply: R
     epoch: str

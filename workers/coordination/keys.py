@@ -1,25 +1,27 @@
 """Every Redis key of the CoordinationStore, all with one hash tag, built here and nowhere else.
 
-Facts of all jobs share a few keys instead of having keys of their own, so that a script's KEYS never depend on what it
-finds, a job that is gone leaves no key behind, and garbage is found by scanning these keys and not the whole server.
+Facts of all jobs share a few keys instead of having keys of their own, so that a script's KEYS never depend
+on what it finds, a job that is gone leaves no key behind, and garbage is found by scanning these keys and
+not the whole server.
 
-* permits   hash: `lease/<job>`, `reservation/<job>` -> fact; `@epoch`. THE truth about permits. The epoch lives in
-            the key whose loss it witnesses: whatever takes the leases takes the epoch too.
-* index     sorted set of what permits holds, by queue, concurrency key and incarnation: for counting by range
-* due       sorted set of what permits holds, by deadline: for finding what has lapsed
+* permits   hash: `lease/<job>`, `reservation/<job>` -> fact; `@epoch`. THE truth about permits. The epoch
+            lives in the key whose loss it witnesses: whatever takes the leases takes the epoch too.
+* index     sorted set of what permits holds, by queue, concurrency key and incarnation: to count by range
+* lease_due, reservation_due   sorted sets of the jobs in permits, by deadline: to find what has lapsed
 * markers   hash: job -> the offer of its next attempt
 * notices   hash: job -> the token that was told of a cancel
 * progress  hash: job -> the last report
 * presence  hash: incarnation -> deadline; `@watch` -> since when, and when it was last looked at
 
-`index` and `due` can be rebuilt from `permits` at any time, and are, whenever their sizes disagree with it.
+`index` and the two `due` can be rebuilt from `permits` at any time, and are, whenever their sizes disagree
+with it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-NAMES = ("permits", "index", "due", "markers", "notices", "progress", "presence")
+NAMES = ("permits", "index", "lease_due", "reservation_due", "markers", "notices", "progress", "presence")
 JOB_HASHES = ("permits", "markers", "notices", "progress")
 """The keys whose fields name jobs."""
 

@@ -1,4 +1,6 @@
-"""What each script answers for one element, by name. The scripts' headers list the same names; a test compares them."""
+"""What each script answers for one element, by name. The scripts' headers list the same names; a test
+compares them.
+"""
 
 from enum import StrEnum
 
@@ -9,7 +11,7 @@ class EnqueueReply(StrEnum):
     ENQUEUED = "enqueued"
     REOFFERED = "reoffered"  # the marker was there and nobody took it for long enough: offer it again
     MARKER_PRESENT = "marker_present"
-    MARKER_FOR_NEWER_TOKEN = "marker_for_newer_token"
+    MARKER_FOR_NEWER_TOKEN = "marker_for_newer_token"  # noqa: S105
     RESERVED = "reserved"
 
 
@@ -19,9 +21,9 @@ class ReserveReply(StrEnum):
     RESERVED = "reserved"
     ALREADY_YOURS = "already_yours"  # the same claim asked again, its first answer was lost
     NO_MARKER = "no_marker"
-    MARKER_FOR_OTHER_TOKEN = "marker_for_other_token"
+    MARKER_FOR_OTHER_TOKEN = "marker_for_other_token"  # noqa: S105
     TAKEN = "taken"
-    SETTLING = "settling"  # the store was wiped a moment ago: permits are kept for the attempts that lost theirs
+    SETTLING = "settling"  # a wipe just now: permits are kept for the attempts that lost theirs
     GLOBAL_LIMIT = "global_limit"
     QUEUE_LIMIT = "queue_limit"
     KEY_LIMIT = "key_limit"

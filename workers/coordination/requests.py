@@ -1,6 +1,6 @@
 """What is asked of the CoordinationStore: one small value per element of a batch.
 
-Texts (ids, queue names, keys) may not hold NUL and are bounded; `Fenced` names say which attempt a fact is written for.
+Texts (ids, queue names, keys) may not hold NUL and are bounded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ TOKEN_MAX: Final = 10**13  # what the scripts' numbers carry exactly
 class PermitLimits:
     """How many permits (reservations and live leases) there may be; NO_LIMIT where there is none.
 
-    `local_limit` bounds one incarnation: its reservations plus the attempts it says it is executing, zombies included.
+    `local_limit` bounds one incarnation: its reservations plus the attempts it says it is executing,
+    zombies included.
     """
 
     global_limit: int = NO_LIMIT
@@ -32,7 +33,9 @@ class PermitLimits:
 
 @dataclass(frozen=True, slots=True)
 class EnqueueRequest:
-    """Set the marker that offers the attempt `expected_token` (current token + 1). Ask while the row lock is held."""
+    """Set the marker that offers the attempt `expected_token` (current token + 1). Ask while the row lock
+    is held.
+    """
 
     job_id: Id
     expected_token: int
@@ -44,8 +47,9 @@ class EnqueueRequest:
 class ReserveRequest:
     """Take the marker of `expected_token` for `incarnation`.
 
-    `claim` is an id made for this one intake: a repeat of the call with the same claim gets the same answer, while a
-    duplicated offer in another process of the same incarnation (another claim) is told TAKEN.
+    `claim` is an id made for this one intake: a repeat of the call with the same claim gets the same
+    answer, while a duplicated offer in another process of the same incarnation (another claim) is told
+    TAKEN.
     """
 
     job_id: Id
@@ -60,7 +64,8 @@ class ReserveRequest:
 
 @dataclass(frozen=True, slots=True)
 class ActivateRequest:
-    """Turn the reservation of (`incarnation`, `claim`, `token`) into that token's lease. Queue and key are carried over.
+    """Turn the reservation of (`incarnation`, `claim`, `token`) into that token's lease. Queue and key are
+    carried over.
 
     `progress` is the attempt's initial progress: live progress starts there.
     """
@@ -85,7 +90,9 @@ class RenewRequest:
 
 @dataclass(frozen=True, slots=True)
 class RegrantRequest:
-    """Grant a lost lease again. The caller has read, under the row lock, that this attempt is the authority."""
+    """Grant a lost lease again. The caller has read, under the row lock, that this attempt is the
+    authority.
+    """
 
     job_id: Id
     token: int
@@ -99,7 +106,9 @@ class RegrantRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseReservationRequest:
-    """Give back one reservation: all three must be the ones that hold it (a sweep copies them from a snapshot)."""
+    """Give back one reservation: all three must be the ones that hold it (a sweep copies them from a
+    snapshot).
+    """
 
     job_id: Id
     expected_token: int
@@ -147,7 +156,9 @@ class ClearProgressRequest:
 
 @dataclass(frozen=True, slots=True)
 class CleanRequest:
-    """Drop marker, reservation, notice and progress of a terminal job, none of them newer than `current_token`."""
+    """Drop marker, reservation, notice and progress of a terminal job, none of them newer than
+    `current_token`.
+    """
 
     job_id: Id
     current_token: int

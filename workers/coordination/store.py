@@ -1,8 +1,9 @@
 """CoordinationStore: one method per coordination action, each one script call per chunk of its batch.
 
-Authority lies elsewhere: everything here is reconstructible and may vanish at any moment. Nothing here reads
-PostgreSQL; what an action must know of it, the caller has read and passes as tokens, which the scripts compare.
-Every method takes a batch and answers per element, in order; every one is safe to ask again after an error.
+Authority lies elsewhere: everything here is reconstructible and may vanish at any moment. Nothing here
+reads PostgreSQL; what an action must know of it, the caller has read and passes as tokens, which the
+scripts compare. Every method takes a batch and answers per element, in order; every one is safe to ask
+again after an error.
 """
 
 from __future__ import annotations
@@ -54,12 +55,14 @@ from workers.coordination.requests import (
     ReportRequest,
     ReserveRequest,
 )
-from workers.coordination.runner import Element, ScriptRunner
+from workers.coordination.runner import ScriptRunner
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long facts live, on Redis' clock. `sweep_gap_ms`: nobody having swept for longer means that nobody could."""
+    """How long facts live, on Redis' clock. `sweep_gap_ms`: nobody having swept for longer means that
+    nobody could.
+    """
 
     lease_ms: int = 15_000
     renew_ms: int = 5_000
@@ -71,19 +74,21 @@ class Timing:
 
 
 class CoordinationStore:
-    """All of Remora's coordination data under one prefix. Safe to share between threads, and to carry over a fork."""
+    """All of Remora's coordination data under one prefix. Safe to share between threads, and to carry over
+    a fork.
+    """
 
     def __init__(self, connection: Connection, prefix: str, timing: Timing, batch_max: int = 200) -> None:
         self.timing = timing
         self._runner = ScriptRunner(connection, prefix, batch_max)
 
-    # --- dispatch ----------------------------------------------------------------------------------------------------
+    # --- dispatch -----------------------------------------------------------------------------------------
 
     def enqueue(self, requests: Sequence[EnqueueRequest]) -> list[EnqueueReply]:
         """Enqueue: set the marker. To be called while the job's row lock is held, for a job read as Queued.
 
-        A marker that nobody has taken for `reoffer_ms` (doubled with each offer, up to `reoffer_max_ms`) is offered
-        again: of several sweeps that ask at once, one is told REOFFERED.
+        A marker that nobody has taken for `reoffer_ms` (doubled with each offer, up to `reoffer_max_ms`) is
+        offered again: of several sweeps that ask at once, one is told REOFFERED.
         """
         timing = {"reoffer_ms": self.timing.reoffer_ms, "reoffer_max_ms": self.timing.reoffer_max_ms}
         answers = self._runner.batch("enqueue", timing, map(arguments.enqueue, requests))
@@ -99,7 +104,9 @@ class CoordinationStore:
         return [ReserveReply(answer) for answer in answers.replies]
 
     def activate_attempt(self, requests: Sequence[ActivateRequest]) -> list[Grant[ActivateReply]]:
-        """ActivateAttempt: reservation to live lease; an older attempt's leftover lease is retired in the same step."""
+        """ActivateAttempt: reservation to live lease; an older attempt's leftover lease is retired in the
+        same step.
+        """
         timing = {"lease_ms": self.timing.lease_ms}
         answers = self._runner.batch("activate_attempt", timing, map(arguments.activate, requests))
         return [Grant(ActivateReply(reply), epoch) for reply, epoch in answers.replies]
@@ -115,7 +122,7 @@ class CoordinationStore:
         answers = self._runner.batch("release_reservation", {}, map(arguments.release_reservation, requests))
         return [ReleaseReservationReply(answer) for answer in answers.replies]
 
-    # --- leases ------------------------------------------------------------------------------------------------------
+    # --- leases -------------------------------------------------------------------------------------------
 
     def renew_lease(self, requests: Sequence[RenewRequest]) -> list[RenewReply]:
         """RenewLease: push the deadline of a lease that is present, even one past its deadline."""
@@ -131,8 +138,8 @@ class CoordinationStore:
     def regrant_lease(self, requests: Sequence[RegrantRequest]) -> list[Grant[RegrantReply]]:
         """RegrantLease: a lost lease (granted in another epoch) is live again, if permits are free.
 
-        To be called while the job's row lock is held, for an attempt read as the Running job's authority: otherwise the
-        reaper may revoke it between the read and the grant.
+        To be called while the job's row lock is held, for an attempt read as the Running job's authority:
+        otherwise the reaper may revoke it between the read and the grant.
         """
         timing = {"lease_ms": self.timing.lease_ms}
         answers = self._runner.batch("regrant_lease", timing, map(arguments.regrant, requests))
@@ -150,7 +157,7 @@ class CoordinationStore:
         answers = self._runner.batch("release_lease", {}, map(arguments.release_lease, requests))
         return [ReleaseLeaseReply(answer) for answer in answers.replies]
 
-    # --- hints -------------------------------------------------------------------------------------------------------
+    # --- hints --------------------------------------------------------------------------------------------
 
     def report_progress(self, requests: Sequence[ReportRequest]) -> list[ReportReply]:
         """ReportProgress: leave a hint, if the reporting attempt's lease is present."""
@@ -175,11 +182,11 @@ class CoordinationStore:
         answers = self._runner.batch("clean_terminal_coordination", {}, map(arguments.clean, requests))
         return [CleanReply(answer) for answer in answers.replies]
 
-    # --- reading -----------------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------
 
     def epoch(self) -> Epoch:
         """The current epoch; a new one begins here if the data is found wiped or the server restarted."""
-        return self._runner.batch("ensure_epoch", {}, [Element()]).epoch
+        return self._runner.once("ensure_epoch", {}).epoch
 
     def snapshot(self, job_ids: Sequence[Id]) -> Snapshot:
         """What is held of each job. Every job asked about is in the answer."""
@@ -190,14 +197,16 @@ class CoordinationStore:
         return {job_id: facts.record for job_id, facts in self.snapshot(job_ids).facts.items()}
 
     def observe_settled(self, job_ids: Sequence[Id]) -> dict[Id, CoordinationRecord]:
-        """`observe` for the reaper: a job without a lease is left out while the epoch is younger than a lease, because
-        its attempt may be about to be granted its lost lease again."""
+        """`observe` for the reaper: a job without a lease is left out while the epoch is younger than a
+        lease, because its attempt may be about to be granted its lost lease again.
+        """
         snapshot = self.snapshot(job_ids)
         settled = snapshot.epoch.age_ms >= self.timing.lease_ms
         return {job_id: facts.record for job_id, facts in snapshot.facts.items() if settled or facts.lease}
 
     def scan_jobs(self, cursor: str | None = None, rows_hint: int = 500) -> ScanPage:
-        """Job ids that have any fact, so that garbage nobody was told of is found. PostgreSQL is to be read *after*.
+        """Job ids that have any fact, so that garbage nobody was told of is found. PostgreSQL is to be read
+        *after*.
 
         About `rows_hint` per page. Also puts right what `index` and `due` say of the permits it passes.
         """
@@ -212,9 +221,10 @@ class CoordinationStore:
         self, queues: Iterable[str] = (), keys: Iterable[str] = (), incarnations: Iterable[Id] = ()
     ) -> PermitCounts:
         """Permits taken now: in all, and by the queues, concurrency keys and incarnations named."""
-        return readings.permit_counts(self._runner, list(queues), list(keys), [str(one) for one in incarnations])
+        names = [str(one) for one in incarnations]
+        return readings.permit_counts(self._runner, list(queues), list(keys), names)
 
-    # --- worker presence ---------------------------------------------------------------------------------------------
+    # --- worker presence ----------------------------------------------------------------------------------
 
     def renew_presence(self, incarnations: Sequence[Id]) -> None:
         """These incarnations' processes run, for `presence_ms` from now."""
@@ -224,8 +234,8 @@ class CoordinationStore:
     def absent_workers(self, incarnations: Sequence[Id]) -> PresenceSweep:
         """Which of these have let their presence lapse, or have none.
 
-        GRACE, and nobody listed, until presences could have been renewed for a whole `presence_ms`: after a wipe, and
-        after a gap in which nobody looked.
+        GRACE, and nobody listed, until presences could have been renewed for a whole `presence_ms`: after a
+        wipe, and after a gap in which nobody looked.
         """
         timing = {"presence_ms": self.timing.presence_ms, "gap_ms": self.timing.presence_ms}
         answers = self._runner.batch("list_absent_workers", timing, map(arguments.incarnation, incarnations))
@@ -245,4 +255,4 @@ class CoordinationStore:
             "gap_ms": max(self.timing.sweep_gap_ms, life_ms),
             "rows_max": rows_max,
         }
-        return readings.sweep(self._runner.batch(script, timing, [Element()]))
+        return readings.sweep(self._runner.once(script, timing))
