@@ -14,11 +14,15 @@ _HANDLERS: dict[str, Handler] = {}
 
 
 def register(handler: Handler) -> None:
-    """Make a kind known. Registering another handler under a known kind is a defect, not an override."""
+    """Make a kind known, here and to submission. Another handler under a known kind is a defect."""
+    # Imported here: models may be loaded only once Django is ready, and handlers are read before that too.
+    from jobs import submission
+
     known = _HANDLERS.get(handler.kind)
     if known is not None and type(known) is not type(handler):
         raise ValueError(f"kind {handler.kind!r} is already handled by {type(known).__qualname__}")
     _HANDLERS[handler.kind] = handler
+    submission.register_kind(handler.kind, handler.validate)
 
 
 def kinds() -> tuple[str, ...]:
