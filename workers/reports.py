@@ -8,7 +8,7 @@ durable facts are. The same report serves `show --json`, the admin and its refre
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -18,6 +18,10 @@ from jobs.ids import JobId
 from jobs.models import Attempt, CommittedResult, Job, WorkerIncarnation
 from jobs.pages import JobFilter
 from jobs.protocol.states import AttemptState, Phase, WorkerState
+from workers.coordination import CoordinationUnavailable, coordination
+from workers.coordination.facts import CoordinationFacts
+from workers.fleet import queue_of
+from workers.waiting import why_waiting
 
 Report = dict[str, Any]
 STOP_NOT_CONFIRMED: Final = "authority lost, stop not confirmed"
@@ -25,17 +29,15 @@ _ACTIVE: Final = (AttemptState.AUTHORIZED, AttemptState.EXECUTING)
 
 
 @dataclass(frozen=True, slots=True)
-class Hints:
-    """What Redis says of one job; `reachable` is False when it said nothing because it did not answer."""
+class Seen:
+    """Seen beside the rows: Redis' facts (None if it does not answer), queues with a worker, a clock."""
 
-    reachable: bool = False
-    live: Mapping[str, Any] | None = None
-    live_leases: frozenset[int] = frozenset()
-    queued: bool = False
-    reserved_by: str = ""
+    facts: Mapping[JobId, CoordinationFacts] | None
+    served: frozenset[str]
+    now: datetime
 
-
-NO_HINTS: Final = Hints()
+    def of(self, job_id: JobId) -> CoordinationFacts | None:
+        return None if self.facts is None else self.facts[job_id]
 
 
 def describe(job_id: JobId) -> Report:
@@ -43,11 +45,11 @@ def describe(job_id: JobId) -> Report:
     detail = pages.job_detail(job_id)
     if detail is None:
         raise NoSuchJob(job_id)
-    hints = hints_of([job_id])[job_id]
-    job = detail.job
-    attempts = [describe_attempt(attempt, job, hints) for attempt in detail.attempts]
+    seen = look([job_id], detail.now)
+    job, facts = detail.job, seen.of(job_id)
+    attempts = [describe_attempt(attempt, job, facts) for attempt in detail.attempts]
     return {
-        **summary(job, hints, detail.now),
+        **summary(job, seen),
         "label": job.label,
         "key": job.idempotency_key,
         "concurrency_key": job.concurrency_key,
@@ -72,7 +74,7 @@ def describe(job_id: JobId) -> Report:
             "at": _iso(job.checkpoint_at),
         },
         "result": describe_result(detail.result) if detail.result else None,
-        "coordination_reachable": hints.reachable,
+        "coordination_reachable": facts is not None,
     }
 
 
@@ -84,13 +86,14 @@ def list_jobs(wanted: JobFilter, *, rows_max: int, before: JobId | None = None) 
 
 def summaries(jobs: Sequence[Job]) -> list[Report]:
     """One line each for these jobs, with a single look into Redis."""
-    hints = hints_of([job.id for job in jobs])
-    now = pages.now()
-    return [summary(job, hints[job.id], now) for job in jobs]
+    seen = look([job.id for job in jobs], pages.now())
+    return [summary(job, seen) for job in jobs]
 
 
-def summary(job: Job, hints: Hints, now: datetime) -> Report:
+def summary(job: Job, seen: Seen) -> Report:
     """What a list shows of a job."""
+    facts = seen.of(job.id)
+    waiting = why_waiting(job, facts, seen.now, served=queue_of(job.queue) in seen.served)
     return {
         "job": str(job.id),
         "kind": job.kind,
@@ -102,14 +105,14 @@ def summary(job: Job, hints: Hints, now: datetime) -> Report:
         "committed": job.committed,
         "created_at": _iso(job.created_at),
         "finished_at": _iso(job.finished_at),
-        "age_s": round(((job.finished_at or now) - job.created_at).total_seconds(), 1),
-        "live": _backed(hints.live, job),
-        "waiting": None,
+        "age_s": round(((job.finished_at or seen.now) - job.created_at).total_seconds(), 1),
+        "live": _backed(facts, job),
+        "waiting": asdict(waiting) if waiting else None,
         "why": job.why,
     }
 
 
-def describe_attempt(attempt: Attempt, job: Job, hints: Hints) -> Report:
+def describe_attempt(attempt: Attempt, job: Job, facts: CoordinationFacts | None) -> Report:
     """One attempt: what the durable store recorded, and what its lease says now."""
     holds = job.authority == attempt.token
     zombie = not holds and attempt.state in _ACTIVE
@@ -118,11 +121,7 @@ def describe_attempt(attempt: Attempt, job: Job, hints: Hints) -> Report:
         "attempt": str(attempt.id),
         "state": attempt.state,
         "authority": holds,
-        "lease": "live"
-        if attempt.token in hints.live_leases
-        else "not live"
-        if hints.reachable
-        else "unknown",
+        "lease": _lease(attempt.token, facts),
         "worker": describe_worker(attempt.worker),
         "started": _iso(attempt.authorized_at),
         "activated": _iso(attempt.activated_at),
@@ -163,16 +162,34 @@ def describe_result(result: CommittedResult) -> Report:
     }
 
 
-def hints_of(job_ids: Sequence[JobId]) -> dict[JobId, Hints]:
-    """What Redis says of these jobs, in one call; nothing of any if it does not answer."""
-    return dict.fromkeys(job_ids, NO_HINTS)
+def look(job_ids: Sequence[JobId], now: datetime) -> Seen:
+    """Ask Redis once for all these jobs, and PostgreSQL who takes from which queue."""
+    served = frozenset(pages.queues_served())
+    try:
+        facts: Mapping[JobId, CoordinationFacts] | None = coordination().snapshot(job_ids).facts
+    except CoordinationUnavailable:
+        facts = None
+    return Seen(facts, served, now)
 
 
-def _backed(live: Mapping[str, Any] | None, job: Job) -> Report | None:
+def _backed(facts: CoordinationFacts | None, job: Job) -> Report | None:
     """Live progress only if the attempt that reported it still holds authority."""
-    if live is None or job.phase != Phase.RUNNING or live["token"] != job.authority:
+    live = facts.progress if facts else None
+    if live is None or job.phase != Phase.RUNNING or live.token != job.authority:
         return None
-    return dict(live)
+    return {
+        "token": live.token,
+        "progress": live.progress,
+        "total": live.total,
+        "phase": live.phase,
+        "age_s": live.age_ms / 1000,
+    }
+
+
+def _lease(token: int, facts: CoordinationFacts | None) -> str:
+    if facts is None:
+        return "unknown"
+    return "live" if facts.lease is not None and facts.lease.token == token else "not live"
 
 
 def _iso(moment: datetime | None) -> str | None:

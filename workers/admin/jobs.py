@@ -231,5 +231,6 @@ def event_shown(event: ProtocolEvent) -> dict[str, Any]:
         {"name": name, "was": event.before.get(name), "now": value}
         for name, value in sorted(event.after.items())
     ]
-    names = ("seq", "at", "action", "token", "actor_kind", "actor_id")
-    return {name: getattr(event, name) for name in names} | {"changes": changes}
+    names = ("seq", "action", "token", "actor_kind", "actor_id")
+    at = f"{event.at:%Y-%m-%d %H:%M:%S}.{event.at.microsecond // 1000:03d}"
+    return {name: getattr(event, name) for name in names} | {"at": at, "changes": changes}

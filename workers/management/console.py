@@ -134,7 +134,8 @@ class RemoraCommand(BaseCommand, ABC):
         )
         for part in parts:
             console.print(part)
-        self.stdout.write(drawn.getvalue(), ending="")
+        lines = drawn.getvalue().splitlines()
+        self.stdout.write("".join(f"{line.rstrip()}\n" for line in lines), ending="")
 
     def say(self, text: str) -> None:
         """A remark beside the answer, on stderr."""
