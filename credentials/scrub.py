@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
 from credentials.secret import Material, Secret
@@ -23,6 +23,7 @@ GONE: Final = "***"
 # Patterns below are linear, and this bounds them all the same. What is cut is the end, before anything is
 # matched.
 TEXT_CHARS_MAX: Final = 256 * 1024
+WORD_CHARS_MAX: Final = 4096
 # Material shorter than this is not searched for: hiding every "a" of a text tells more than it hides.
 KNOWN_CHARS_MIN: Final = 4
 CAUSES_MAX: Final = 8
@@ -59,6 +60,7 @@ _NAMED: Final = re.compile(
     rf"(?i)(?P<name>(?<![A-Za-z])(?:[a-z0-9]{{1,20}}[_-]){{0,3}}(?:{_NAMES})\b[\"']?\s{{0,4}}[:=]\s{{0,4}})"
     rf"(?P<value>{_QUOTED}|[^\s\"',;&{{}}\[\]()]{{1,8192}})"
 )
+_SENSITIVE_NAME: Final = re.compile(rf"(?i)(?:[a-z0-9]{{1,20}}[_-]){{0,3}}(?:{_NAMES})")
 _TOKENS: Final = re.compile(
     r"\b(?:hv[sbr]\.[A-Za-z0-9_-]{16,}|[sbr]\.[A-Za-z0-9]{24,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_.-]{8,}|"
     r"(?:AKIA|ASIA)[A-Z0-9]{16})\b"
@@ -66,13 +68,13 @@ _TOKENS: Final = re.compile(
 
 
 def scrub(text: str, known: Iterable[Secret] = ()) -> str:
-    """The text without userinfo, query values, credentials by their looks, and all forms of the `known`
-    secrets.
-    """
-    text = text[:TEXT_CHARS_MAX]
+    """The text without userinfo, query values, what looks like a credential, and any form of `known` ones."""
     for secret in known:
         for form in _forms(secret):
             text = text.replace(form, GONE)
+    if len(text) > TEXT_CHARS_MAX:  # the last word may be half of something
+        text = text[:TEXT_CHARS_MAX]
+        text = text[: max(text.rfind(" "), text.rfind("\n"), TEXT_CHARS_MAX - WORD_CHARS_MAX)]
     text = _KEY_BLOCK.sub(GONE, text)
     text = _USERINFO.sub(rf"\g<scheme>{GONE}@", text)
     text = _BARE_USERINFO.sub(f"{GONE}@", text)
@@ -96,6 +98,24 @@ def describe(error: BaseException, known: Iterable[Secret] = ()) -> str:
         parts.append(f"{type(at).__name__}: {message}" if message else type(at).__name__)
         at = at.__cause__ or (None if at.__suppress_context__ else at.__context__)
     return scrub(" <- ".join(parts), secrets)
+
+
+def scrub_values(value: Any, depth_max: int = 8) -> Any:
+    """A JSON-like value with every text in it scrubbed, and without what stands under a credential's name."""
+    if isinstance(value, str):
+        return scrub(value)
+    if isinstance(value, Mapping) and depth_max:
+        return {
+            key: GONE
+            if isinstance(item, str) and _SENSITIVE_NAME.fullmatch(str(key))
+            else scrub_values(item, depth_max - 1)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple) and depth_max:
+        return [scrub_values(item, depth_max - 1) for item in value]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return scrub(str(value))
 
 
 def secrets_of(materials: Iterable[Material]) -> list[Secret]:

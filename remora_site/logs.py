@@ -4,6 +4,8 @@ import json
 import logging
 from datetime import UTC, datetime
 
+from credentials.scrub import scrub_values
+
 _STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
@@ -19,4 +21,5 @@ class LineFormatter(logging.Formatter):
         line |= {name: value for name, value in vars(record).items() if name not in _STANDARD | set(line)}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        # Libraries quote URLs and headers in what they log and raise, and at DEBUG they do it freely.
+        return json.dumps(scrub_values(line), default=str, ensure_ascii=False)

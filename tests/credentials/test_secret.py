@@ -5,18 +5,22 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import logging
 import pickle
+import sys
 import time
 import traceback
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 import requests
 from django.core.serializers.json import DjangoJSONEncoder
 
-from credentials.scrub import describe, scrub
+from credentials.scrub import describe, scrub, scrub_values
 from credentials.secret import HIDDEN, Secret
+from remora_site.logs import LineFormatter
 from tests.credentials.conftest import CANARY
 
 MATERIAL = f"{CANARY}-p@ss w/rd"
@@ -173,3 +177,29 @@ def test_a_huge_or_hostile_text_is_scrubbed_in_no_time() -> None:
     ):
         scrub(text)
     assert time.monotonic() - started < 10
+
+
+def test_values_are_scrubbed_all_the_way_down() -> None:
+    given = json.loads((Path(__file__).parent / "secrets.json").read_text()) | {
+        "token": 3,
+        "secret": Secret(CANARY),
+    }
+    scrubbed = scrub_values(given)
+    assert scrubbed["token"] == 3
+    assert scrubbed["url_query"] == "http://127.0.0.1:9/file?X-Amz-Signature=***&x=***"
+    shown = json.dumps({name: value for name, value in scrubbed.items() if name != "odd_name"})
+    assert CANARY not in shown
+
+
+def test_a_log_line_is_scrubbed_and_stays_json() -> None:
+    record = logging.makeLogRecord(
+        {"msg": f"GET http://u:{CANARY}@h/x", "password": f'{CANARY} "quoted"', "token": 2, "name": "x"}
+    )
+    try:
+        raise OSError(f"Authorization: Bearer {CANARY}")
+    except OSError:
+        record.exc_info = sys.exc_info()
+    line = LineFormatter().format(record)
+    assert CANARY not in line
+    assert json.loads(line)["token"] == 2
+    assert "Authorization" in json.loads(line)["traceback"]
