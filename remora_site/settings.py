@@ -56,8 +56,9 @@ DATABASES["default"] |= {
 # Who Remora is in Vault (an AppRole, a token, or a file with one), and where in it secrets lie.
 # One prefix belongs to one deployment.
 VAULT_TOKEN_FILE = env.text("VAULT_TOKEN_FILE")
-VAULT_ROLE_ID = env.text("VAULT_ROLE_ID")
-VAULT_SECRET_ID = env.text("VAULT_SECRET_ID")
+_own_vault = _embedded.vault_addr == VAULT_ADDR  # another one does not know the embedded one's AppRole
+VAULT_ROLE_ID = env.text("VAULT_ROLE_ID", _embedded.vault_role_id if _own_vault else "")
+VAULT_SECRET_ID = env.text("VAULT_SECRET_ID", _embedded.vault_secret_id if _own_vault else "")
 VAULT_SECRET_ID_FILE = env.text("VAULT_SECRET_ID_FILE")
 VAULT_NAMESPACE = env.text("VAULT_NAMESPACE")
 VAULT_CACERT = env.text("VAULT_CACERT")
@@ -76,6 +77,9 @@ REMORA_LEASE_MS = env.whole("REMORA_LEASE_MS", 15_000)
 REMORA_RENEW_MS = env.whole("REMORA_RENEW_MS", 5_000)
 REMORA_RESERVATION_MS = env.whole("REMORA_RESERVATION_MS", 10_000)
 REMORA_PRESENCE_MS = env.whole("REMORA_PRESENCE_MS", 45_000)
+REMORA_REDIS_TIMEOUT_MS = env.whole("REMORA_REDIS_TIMEOUT_MS", 2_000)
+REMORA_REDIS_RETRIES = env.whole("REMORA_REDIS_RETRIES", 1, least=0)
+REMORA_COORDINATION_BATCH_MAX = env.whole("REMORA_COORDINATION_BATCH_MAX", 200)  # elements of one script call
 
 # --- how often each duty runs, how much one run may take on -----------------------------------------------
 REMORA_DISPATCH_S = env.whole("REMORA_DISPATCH_S", 2)
@@ -85,6 +89,7 @@ REMORA_GC_S = env.whole("REMORA_GC_S", 5)
 REMORA_STAGE_S = env.whole("REMORA_STAGE_S", 5)
 REMORA_WATCHDOG_S = env.whole("REMORA_WATCHDOG_S", 5)
 REMORA_REOFFER_S = env.whole("REMORA_REOFFER_S", 5)
+REMORA_REOFFER_MAX_S = env.whole("REMORA_REOFFER_MAX_S", 60)  # each offer that nobody takes doubles the wait
 REMORA_SWEEP_ROWS_MAX = env.whole("REMORA_SWEEP_ROWS_MAX", 500)
 
 # --- permits ----------------------------------------------------------------------------------------------
@@ -114,6 +119,11 @@ REMORA_SECRETS_MAX = env.whole("REMORA_SECRETS_MAX", 20)
 REMORA_CHECKPOINT_BYTES = env.whole("REMORA_CHECKPOINT_BYTES", 64 * 1024 * 1024)
 REMORA_CHECKPOINT_S = env.whole("REMORA_CHECKPOINT_S", 5)
 REMORA_STOP_GRACE_S = env.whole("REMORA_STOP_GRACE_S", 10)
+REMORA_DRAIN_S = env.whole("REMORA_DRAIN_S", 20)  # how long a stopping worker lets its attempts go on
+REMORA_HOST_START_S = env.whole("REMORA_HOST_START_S", 30)
+REMORA_HOST_ATTEMPTS_MAX = env.whole("REMORA_HOST_ATTEMPTS_MAX", 100)  # then a fresh process
+REMORA_PROBE = env.flag("REMORA_PROBE", False)  # the kind that breaks things on purpose, for tests and chaos
+REMORA_DEAF_S = env.whole("REMORA_DEAF_S", 10)  # a worker that hears nothing for so long starts itself anew
 REMORA_SPEC_BYTES_MAX = env.whole("REMORA_SPEC_BYTES_MAX", 1024 * 1024)
 
 # --- Django -----------------------------------------------------------------------------------------------
