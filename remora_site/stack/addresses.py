@@ -17,6 +17,8 @@ class Addresses:
     redis_url: str = ""
     vault_addr: str = ""
     vault_token: str = ""
+    vault_role_id: str = ""
+    vault_secret_id: str = ""
 
     def variables(self) -> dict[str, str]:
         """The same as environment variables, those that are known."""
@@ -25,6 +27,8 @@ class Addresses:
             "REDIS_URL": self.redis_url,
             "VAULT_ADDR": self.vault_addr,
             "VAULT_TOKEN": self.vault_token,
+            "VAULT_ROLE_ID": self.vault_role_id,
+            "VAULT_SECRET_ID": self.vault_secret_id,
         }
         return {name: value for name, value in named.items() if value}
 

@@ -8,6 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from credentials.access import AccessPlan, install_access, issue_approle_login
+from credentials.secret import Secret
+from credentials.vault import VaultConfig, VaultSession
 from remora_site.keeping import write_private
 from remora_site.stack.addresses import Addresses
 from remora_site.stack.ports import HOST
@@ -15,6 +18,7 @@ from remora_site.stack.service import POLL_S, Deadline, Service
 
 ANSWER_S = 30.0
 MOUNT = "secret"
+PREFIX = "remora"
 
 CONFIGURATION = """\
 storage "raft" {{
@@ -89,11 +93,29 @@ class OpenBao(Service):
         if f"{MOUNT}/" not in self._call("GET", "/v1/sys/mounts"):
             self._call("POST", f"/v1/sys/mounts/{MOUNT}", {"type": "kv", "options": {"version": "2"}})
         self._await(deadline, f"its store {MOUNT}/ does not become ready", self._is_mounted)
+        self._install_access()
         if not self.facts().get("in_use"):
             self.keep(in_use=True)
 
+    def _install_access(self) -> None:
+        """Remora's own policies, roles and AppRole: what its processes log in with is not the root token."""
+        admin = VaultSession(
+            VaultConfig(f"http://{HOST}:{self.port}", token=Secret(self.facts()["root_token"]))
+        )
+        plan = AccessPlan(MOUNT, PREFIX)
+        install_access(admin, plan)
+        if "secret_id" not in self.facts():
+            login = issue_approle_login(admin, plan)
+            self.keep(role_id=login.role_id, secret_id=login.secret_id.reveal())
+
     def addresses(self) -> Addresses:
-        return Addresses(vault_addr=f"http://{HOST}:{self.port}", vault_token=self.facts()["root_token"])
+        facts = self.facts()
+        return Addresses(
+            vault_addr=f"http://{HOST}:{self.port}",
+            vault_token=facts["root_token"],
+            vault_role_id=facts["role_id"],
+            vault_secret_id=facts["secret_id"],
+        )
 
     def version(self) -> str:
         return str(self._call("GET", "/v1/sys/seal-status")["version"])

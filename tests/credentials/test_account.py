@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from credentials import account
-from credentials.errors import VaultError
+from credentials import account, config
+from credentials.errors import VaultError, VaultForbidden
 from credentials.ids import new_path
 from credentials.models import CredentialIntent, CredentialVersion, SecretPath
 from credentials.protocol import IntentState
@@ -239,3 +239,14 @@ def test_installing_prints_a_login_that_works(vault: Vault, settings: Any, comma
     login = json.loads(out.getvalue())
     settings.VAULT_ROLE_ID, settings.VAULT_SECRET_ID = login["VAULT_ROLE_ID"], login["VAULT_SECRET_ID"]
     assert command("--json")[0] == 0
+
+
+def test_the_embedded_stack_gives_remora_a_login_that_can_read_no_secret(settings: Any) -> None:
+    assert settings.VAULT_ROLE_ID
+    secrets, path = config.secret_store(), new_path()
+    secrets.write(path, {"value": Secret("x")}, secrets.write_token(60))
+    with pytest.raises(VaultForbidden):
+        secrets.session.call("get", f"secret/data/remora/{path}", "direct use")
+    assert secrets.read(secrets.read_token(path, 60)) == {"value": Secret("x")}
+    secrets.destroy(path)
+    secrets.forget(path)

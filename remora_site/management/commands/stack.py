@@ -15,7 +15,7 @@ from rich.table import Table
 from remora_site import stack
 
 PIPE_COLUMNS = 240  # nobody wants a path cut short in a file
-VARIABLES = ("DATABASE_URL", "REDIS_URL", "VAULT_ADDR", "VAULT_TOKEN")
+VARIABLES = ("DATABASE_URL", "REDIS_URL", "VAULT_ADDR", "VAULT_TOKEN", "VAULT_ROLE_ID", "VAULT_SECRET_ID")
 
 
 class Command(BaseCommand):
