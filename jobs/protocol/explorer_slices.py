@@ -12,8 +12,9 @@ from jobs.protocol import recovery
 from jobs.protocol.bounds import Bounds
 from jobs.protocol.decision import ACTIONS
 from jobs.protocol.explorer_steps import JobSteps, Labels, Steps
-from jobs.protocol.invariants import broken, quiescent, usage_of
+from jobs.protocol.invariants import broken, usage_of
 from jobs.protocol.properties import broken_step
+from jobs.protocol.quiescence import quiescent
 from jobs.protocol.records import JobView, Usage, WorkerRecord
 
 REFUSED: Final = -1

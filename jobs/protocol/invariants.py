@@ -11,7 +11,6 @@ from typing import Final
 
 from jobs.protocol.records import NO_TOKEN, AttemptRecord, JobRecord, JobView, Limits, Usage, WorkerRecord
 from jobs.protocol.states import (
-    TERMINAL_PHASES,
     AttemptState,
     LeaseState,
     LinkState,
@@ -291,23 +290,4 @@ def usage_of(view: JobView, worker_id: str) -> Usage:
     return Usage(
         global_used=(reserved is not None) + view.coordination.live_lease_count,
         local_used=(reserved == worker_id) + executing,
-    )
-
-
-def quiescent(view: JobView) -> bool:
-    """SystemQuiescent, for one job: terminal, and nothing left of it but its committed result."""
-    return (
-        view.job.phase in TERMINAL_PHASES
-        and view.coordination.clean
-        and view.coordination.live_lease_count == 0
-        and all(_attempt_quiescent(view, attempt) for attempt in view.attempts)
-    )
-
-
-def _attempt_quiescent(view: JobView, attempt: AttemptRecord) -> bool:
-    staged = attempt.stage_state in (StageState.PARTIAL, StageState.COMPLETE)
-    return (
-        attempt.pending_outcome is OutcomeRequest.NONE
-        and attempt.state not in (AttemptState.AUTHORIZED, AttemptState.EXECUTING)
-        and (not staged or view.job.committed == attempt.token)
     )
