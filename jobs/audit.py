@@ -31,6 +31,7 @@ BROKEN_MAX: Final = 100
 
 _FIRST: Final = UUID(int=0)
 _LAST: Final = UUID(int=2**128 - 1)
+_BEFORE_ALL: Final = -(2**63)
 _EVENT_COLUMNS: Final = (
     "seq, action, token, incarnation, params::text, observed::text, before::text, after::text"
 )
@@ -167,7 +168,7 @@ def _compare_rows(report: Report, jobs: Mapping[JobId, Job], replays: Mapping[Jo
 
 def _events(first: JobId, last: JobId) -> Iterator[tuple[JobId, Event]]:
     """The histories of the jobs from `first` to `last`, each in its order."""
-    place: tuple[UUID, int] = (first, 0)
+    place: tuple[UUID, int] = (first, _BEFORE_ALL)
     while True:
         with connection.cursor() as cursor:
             cursor.execute(
@@ -210,7 +211,7 @@ def _audit_incarnations(report: Report) -> Incarnations:
 
 
 def _incarnation_events() -> Iterator[Event]:
-    after = 0
+    after = _BEFORE_ALL
     while True:
         with connection.cursor() as cursor:
             cursor.execute(

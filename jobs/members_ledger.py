@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from django.db import connection
 
-from jobs import sql
 from jobs.ids import AttemptId
 from jobs.models import StagedMember
+from jobs.sql import Inserts
 from jobs.values import Member
 
-_COLUMNS: Final = ("attempt", "path", "kind", "size", "sha256", "mode", "mtime_ns")
+# A member that is there already is the same one: a sealed member never changes.
+MEMBERS: Final = Inserts(
+    StagedMember,
+    ("attempt", "path", "kind", "size", "sha256", "mode", "mtime_ns"),
+    " ON CONFLICT (attempt_id, path) DO NOTHING",
+)
 
 
-def record(attempt_id: AttemptId, members: Sequence[Member]) -> None:
-    """Add these. A member that is there already is the same one: a sealed member never changes."""
-    rows = [(attempt_id, m.path, str(m.kind), m.size, m.sha256, m.mode, m.mtime_ns) for m in members]
-    sql.insert_rows(StagedMember, _COLUMNS, rows, " ON CONFLICT (attempt_id, path) DO NOTHING")
+def rows(attempt_id: AttemptId, members: Sequence[Member]) -> list[tuple[Any, ...]]:
+    """These members as rows of MEMBERS."""
+    return [(attempt_id, m.path, str(m.kind), m.size, m.sha256, m.mode, m.mtime_ns) for m in members]
 
 
-def forget(attempt_id: AttemptId) -> None:
+def forget(attempt_ids: Sequence[AttemptId]) -> None:
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM jobs_stagedmember WHERE attempt_id = %s", [attempt_id])
+        cursor.execute("DELETE FROM jobs_stagedmember WHERE attempt_id = ANY(%s)", [list(attempt_ids)])
 
 
 def read(attempt_id: AttemptId, *, rows_max: int) -> Iterator[Member]:
@@ -33,9 +37,9 @@ def read(attempt_id: AttemptId, *, rows_max: int) -> Iterator[Member]:
         page = StagedMember.objects.filter(attempt_id=attempt_id).order_by("path")
         if after is not None:
             page = page.filter(path__gt=after)
-        rows = list(page.values_list("path", "kind", "size", "sha256", "mode", "mtime_ns")[:rows_max])
-        for path, kind, size, sha256, mode, mtime_ns in rows:
+        found = list(page.values_list("path", "kind", "size", "sha256", "mode", "mtime_ns")[:rows_max])
+        for path, kind, size, sha256, mode, mtime_ns in found:
             after = bytes(path)
             yield Member(after, kind, size, sha256, mode, mtime_ns)
-        if len(rows) < rows_max:
+        if len(found) < rows_max:
             return

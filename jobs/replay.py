@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
+from enum import StrEnum
 from typing import Any, Final
 
 from jobs import protocol
@@ -57,6 +58,10 @@ class Event:
             max_attempts=self.params.get("max_attempts", UNBOUNDED),
             max_progress=self.params.get("max_progress", UNBOUNDED),
         )
+
+
+def _plain(changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: str(value) if isinstance(value, StrEnum) else value for name, value in changes.items()}
 
 
 Retake = Callable[[JobView, Event], Decision[JobView]]
@@ -145,9 +150,9 @@ class Replay:
         after = decision.value
         was, now = view_changes(before, after)
         if was != event.before:
-            return f"changed from {dict(event.before)}; replayed it changes from {was}"
+            return f"changed from {dict(event.before)}; replayed it changes from {_plain(was)}"
         if now != event.after:
-            return f"changed to {dict(event.after)}; replayed it changes to {now}"
+            return f"changed to {dict(event.after)}; replayed it changes to {_plain(now)}"
         return self._keep(before, after, event)
 
     def _view(self, event: Event) -> JobView:
@@ -182,7 +187,7 @@ class Replay:
         was, now = view_changes(replayed, stored)
         missing = sorted(set(self.attempts) - set(attempts))
         lost = f"; attempts {missing} are not stored" if missing else ""
-        return f"its history gives {was}, stored is {now}{lost}"
+        return f"its history gives {_plain(was)}, stored is {_plain(now)}{lost}"
 
 
 @dataclass(slots=True)

@@ -27,6 +27,15 @@ class RowChange:
     changes: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Inserts:
+    """Where rows of one shape are inserted."""
+
+    model: type[models.Model]
+    names: tuple[str, ...]
+    tail: str = ""
+
+
 def update_rows(model: type[models.Model], rows: Sequence[RowChange]) -> int:
     """Write only what changed, where it is still as it was held; the number of rows found.
 

@@ -12,15 +12,16 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 
-from jobs import rows
+from jobs import members_ledger, rows, sql
 from jobs.errors import DurableStoreUnavailable, ProtocolViolation
 from jobs.held import HeldJob
-from jobs.ids import IncarnationId, JobId
+from jobs.ids import AttemptId, IncarnationId, JobId
 from jobs.protocol import AttemptRecord, Fence, WorkerRecord
+from jobs.sql import Inserts
 from jobs.values import Actor, Declined, Observe, Unasked
 from jobs.write import write
 
@@ -41,7 +42,8 @@ class Batch:
     jobs: dict[JobId, HeldJob]
     workers: dict[IncarnationId, tuple[WorkerRecord, list[str]]]
     skip_locked: bool = False
-    inserts: list[Callable[[], None]] = field(default_factory=list)
+    inserts: dict[Inserts, list[Sequence[Any]]] = field(default_factory=dict)
+    forgotten: list[AttemptId] = field(default_factory=list)
 
     def find(self, job_id: JobId) -> HeldJob | Declined:
         job = self.jobs.get(job_id)
@@ -56,9 +58,18 @@ class Batch:
         attempt = job.attempt(fence.token)
         return Declined(Unasked.NO_SUCH_ATTEMPT) if attempt is None else (job, attempt)
 
-    def after_write(self, insert: Callable[[], None]) -> None:
+    def insert(self, table: Inserts, rows: Iterable[Sequence[Any]]) -> None:
         """Rows beside the protocol's own (members, results) that belong to this transaction."""
-        self.inserts.append(insert)
+        self.inserts.setdefault(table, []).extend(rows)
+
+    def forget_members(self, attempt_id: AttemptId) -> None:
+        self.forgotten.append(attempt_id)
+
+    def write_beside(self) -> None:
+        if self.forgotten:
+            members_ledger.forget(self.forgotten)
+        for table, new_rows in self.inserts.items():
+            sql.insert_rows(table.model, table.names, new_rows, table.tail)
 
 
 def act(
@@ -86,8 +97,7 @@ def act(
             batch = Batch(held, shared, skip_locked)
             result = work(batch)
             write(list(held.values()), actor)
-            for insert in batch.inserts:
-                insert()
+            batch.write_beside()
             return result
 
     return persistently(once)

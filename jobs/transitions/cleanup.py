@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs import members_ledger, protocol, store
+from jobs import protocol, store
 from jobs.held import HeldJob
 from jobs.ids import AttemptId
 from jobs.protocol import Accepted, Fence, JobView, Refused
@@ -54,10 +54,9 @@ def cleanup_stage(
         if not isinstance(found, tuple):
             return found
         job, decision = found
-        worker, attempt_id = job.worker_of(fence.token), job.rows[fence.token].id
-        job.take("CleanupStage", decision, token=fence.token, worker=worker)
+        job.take("CleanupStage", decision, token=fence.token, worker=job.worker_of(fence.token))
         job.set_attempt(fence.token, stage_cleaned_at=job.now)
-        batch.after_write(lambda: members_ledger.forget(attempt_id))
+        batch.forget_members(job.rows[fence.token].id)
         return decision
 
     def work(batch: Batch) -> list[Answer[JobView]]:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from jobs import members_ledger, protocol, store
 from jobs.held import HeldJob
 from jobs.ids import JobId
+from jobs.members_ledger import MEMBERS
 from jobs.policy import clean_text
 from jobs.protocol import (
     Accepted,
@@ -108,8 +109,7 @@ def _checkpoint(
         )
     if request.bytes_sent is not None:
         job.set_attempt(token, bytes_sent=request.bytes_sent)
-    attempt_id, members = job.rows[token].id, request.members
-    batch.after_write(lambda: members_ledger.record(attempt_id, members))
+    batch.insert(MEMBERS, members_ledger.rows(job.rows[token].id, request.members))
     return Accepted(job.view)
 
 
@@ -198,9 +198,8 @@ def _invalidate(batch: Batch, request: InvalidateRequest) -> Answer[JobView]:
 
 
 def _count_from_zero(batch: Batch, job: HeldJob, token: int) -> None:
-    attempt_id = job.rows[token].id
     job.set_attempt(token, progress_base=job.the_attempt(token).progress)
-    batch.after_write(lambda: members_ledger.forget(attempt_id))
+    batch.forget_members(job.rows[token].id)
 
 
 def cooperative_stop(reports: Sequence[StopReport], *, actor: Actor | None = None) -> list[Answer[JobView]]:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from typing import Final
 
-from jobs import protocol, sql, store
+from jobs import protocol, store
 from jobs.errors import ProtocolViolation
 from jobs.held import HeldJob
 from jobs.models import CommittedResult
 from jobs.policy import bear_failure, clean_text, retry_at
 from jobs.protocol import Accepted, AttemptRecord, Decision, Fence, JobView, Refused
 from jobs.protocol.states import AttemptState, OutcomeRequest, Phase
+from jobs.sql import Inserts
 from jobs.store import Batch
 from jobs.transitions.execution import complete_stage, end_attempt, stop
 from jobs.values import Actor, Answer, AttemptEnd, Declined, Result
 
+RESULTS: Final = Inserts(
+    CommittedResult,
+    ("job", "attempt", "token", *(field.name for field in fields(Result)), "committed_at"),
+)
 _END_OF_ACTION: Final = {
     "AcceptSuccess": AttemptEnd.COMMITTED,
     "AcceptPermanentFailure": AttemptEnd.PERMANENT_FAILURE,
@@ -154,23 +159,7 @@ def _publish(batch: Batch, job: HeldJob, token: int, request: SettleRequest) -> 
         raise ProtocolViolation(f"attempt {token} of {job.row.id} succeeded without a result")
     row = job.rows[token]
     job.set(why="", checkpoint_token=token, checkpoint_base=row.progress_base, losses_in_row=0)
-    columns = (
-        "job",
-        "attempt",
-        "token",
-        "manifest_digest",
-        "manifest_size",
-        "members",
-        "bytes",
-        "location",
-        "committed_at",
-    )
-    values = (job.row.id, row.id, token, *astuple(result), job.now)
-    batch.after_write(lambda: _insert_result(columns, values))
-
-
-def _insert_result(columns: Sequence[str], values: Sequence[object]) -> None:
-    sql.insert_rows(CommittedResult, columns, [values])
+    batch.insert(RESULTS, [(job.row.id, row.id, token, *astuple(result), job.now)])
 
 
 def _fail(job: HeldJob, request: SettleRequest, end: AttemptEnd, chance: float) -> AttemptEnd:

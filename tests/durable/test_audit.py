@@ -101,7 +101,8 @@ FAULTS = {
     "the last step is gone": "DELETE FROM jobs_protocolevent WHERE job_id = {succeeded} AND action = 'AcceptSuccess'",
     "the whole history is gone": "DELETE FROM jobs_protocolevent WHERE job_id = {failed}",
     "two steps are swapped": "UPDATE jobs_protocolevent SET seq = -seq WHERE job_id = {succeeded} AND action IN"
-    " ('SendOutcome', 'AcceptSuccess')",
+    " ('SendOutcome', 'AcceptSuccess'); UPDATE jobs_protocolevent SET seq = (SELECT -sum(seq) FROM jobs_protocolevent"
+    " WHERE seq < 0) + seq WHERE seq < 0",
     "a step is there twice": "INSERT INTO jobs_protocolevent (action, job_id, token, actor_kind, actor_id, params,"
     " observed, before, after) SELECT action, job_id, token, actor_kind, actor_id, params, observed, before, after"
     " FROM jobs_protocolevent WHERE job_id = {succeeded} AND action = 'AcceptSuccess'",
