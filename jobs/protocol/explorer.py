@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from jobs.protocol.bounds import Bounds
+from jobs.protocol.decision import ACTIONS
 from jobs.protocol.explorer_world import Component, State, World
 
 DEADLOCK: Final = "Deadlock"
@@ -51,10 +52,8 @@ class Exploration:
 
     @property
     def transitions(self) -> dict[str, int]:
-        """Steps by action, of all its instances; every action of the module that never fired is there with
-        0.
-        """
-        counted: Counter[str] = Counter()
+        """Steps by action, of all its instances; an action on jobs that never fired is there with 0."""
+        counted = Counter(dict.fromkeys(ACTIONS, 0))
         for label, count in self.steps_by_label.items():
             counted[self.world.label(label).action] += count
         return dict(sorted(counted.items()))

@@ -40,7 +40,7 @@ class LeadsTo:
 
 @dataclass(frozen=True, slots=True)
 class Starved:
-    """A counterexample: a way to where the run stays for ever, and a round that it can fairly repeat there."""
+    """A counterexample: a way to where the run stays for ever, and a round it can fairly repeat there."""
 
     about: Label
     way: list[Told]
