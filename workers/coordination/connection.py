@@ -129,8 +129,7 @@ class Connection:
             socket_connect_timeout=patience.connect_ms / 1000,
             socket_timeout=patience.timeout_ms / 1000,
             retry=Retry(pause, patience.retries, (RedisConnectionError, RedisTimeoutError)),
-            lib_name=None,
-            lib_version=None,
+            driver_info=None,
         )
         return client
 

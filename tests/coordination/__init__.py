@@ -1,0 +1,1 @@
+"""The coordination scripts against the pure protocol, on a real Redis."""
