@@ -9,6 +9,8 @@ class WorkersConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from workers import handlers
+        from jobs.signals import job_accepted
+        from workers import handlers, tasks
 
         handlers.kinds()  # every process that can submit knows what may be submitted
+        job_accepted.connect(tasks.on_job_accepted, dispatch_uid="workers.on_job_accepted")

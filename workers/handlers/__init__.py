@@ -43,7 +43,14 @@ def handler_for(kind: str) -> Handler:
 def _register_built_in() -> None:
     # Imported here: a handler module imports this package's api, and a process that only validates
     # one kind need not load what the others depend on before it asks.
+    from django.conf import settings
+
     from workers.handlers.transfer import TransferHandler
 
     if TransferHandler.kind not in _HANDLERS:
         register(TransferHandler())
+    if settings.REMORA_PROBE:
+        from workers.handlers.probe import ProbeHandler
+
+        if ProbeHandler.kind not in _HANDLERS:
+            register(ProbeHandler())
