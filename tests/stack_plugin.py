@@ -20,7 +20,7 @@ import pytest
 
 from remora_site import stack
 
-PURE = ("tests/protocol", "tests/model", "tests/architecture")
+PURE = ("tests/protocol", "tests/model", "tests/architecture", "tests/transfers")
 PROJECT = Path(__file__).resolve().parents[1]
 HOME_PREFIX = "remora-test-"
 

@@ -117,8 +117,8 @@ def _stage_all(
     ctx: AttemptContext, source: PosixSource, stage: Stage, listing: Listing, ledger: Ledger,
     limits: TransferLimits, spec: TransferSpec,
 ) -> ManifestDescriptor:  # fmt: skip
-    if ctx.resume is not None:
-        Adoption(ctx, stage, listing, ledger, limits, spec.parallelism).run(ctx.resume)
+    if (resume := ctx.resume) is not None:
+        Adoption(ctx, stage, listing, ledger, limits, spec.parallelism).run(resume)
     ledger.report("copying")
     try:
         Copier(ctx, source, stage, listing, ledger, limits, spec.parallelism).run()

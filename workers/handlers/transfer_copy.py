@@ -62,9 +62,10 @@ def copy_range(
         if got == 0:
             raise SourceMoved
         piece = window[:got]
-        digest.update(piece)
         if not sparse or piece != zeros[:got]:
             write_all(target_fd, piece, offset)
+        # Only what was written: a checkpoint taken because the writing failed names this digest.
+        digest.update(piece)
         offset += got
         on_chunk(got)
 

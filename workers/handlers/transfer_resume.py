@@ -168,7 +168,7 @@ class Adoption:
         fd = self._stage.open_private(private)
         adopted = PartialFile(found, private, fd, 0, hashlib.sha256())
         self._ledger.partial = adopted  # from here on the ledger closes it
-        source_fd = earlier.open_partial(partial["private"].encode("ascii"))
+        source_fd = earlier.open_partial(partial["private"].encode("ascii"), self._listing[found].path)
         try:
             if not stat.S_ISREG(os.fstat(source_fd).st_mode):
                 raise ProofFails("the half-written file is no regular file")

@@ -17,6 +17,7 @@ import posixpath
 import re
 import uuid
 from collections.abc import Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -72,7 +73,8 @@ class Area:
 
     def make(self) -> int:
         """Make the area, empty and durable, and open it; leavings of this very attempt are removed first."""
-        os.makedirs(self.target, exist_ok=True)
+        with suppress(FileExistsError):  # if it is no directory, opening it says so better
+            os.makedirs(self.target, exist_ok=True)
         target_fd = open_path(self.target)
         try:
             job_fd = _make_dir(target_fd, self.job)

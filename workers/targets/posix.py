@@ -14,6 +14,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -111,7 +112,11 @@ class Stage:
         self._name_added(path)
 
     def sync_names(self) -> None:
-        """Make every name given since the last call outlive a crash."""
+        """Make every name given since the last call outlive a crash. FileNotFoundError if the area was
+        removed.
+        """
+        if os.fstat(self._area_fd).st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, "the staging area was removed")
         if self._closed_dirs and os.geteuid() != 0:
             os.sync()  # a directory that its owner may not open cannot be synced by itself any more
             self._unsynced.clear()
@@ -213,10 +218,14 @@ class EarlierStage:
         dir_fd, name = self.files.parent(path)
         return os.open(name, READ_FLAGS, dir_fd=dir_fd)
 
-    def open_partial(self, private: bytes) -> int:
-        if self._partial_fd < 0:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), private)
-        return os.open(private, READ_FLAGS, dir_fd=self._partial_fd)
+    def open_partial(self, private: bytes, path: bytes) -> int:
+        """The half-written file, or what became of it: it may have been sealed after the checkpoint was
+        taken.
+        """
+        if self._partial_fd >= 0:
+            with suppress(FileNotFoundError):
+                return os.open(private, READ_FLAGS, dir_fd=self._partial_fd)
+        return self.open_member(path)
 
 
 def stamp(fd: int, mode: int, mtime_ns: int) -> None:
