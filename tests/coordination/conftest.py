@@ -23,7 +23,7 @@ def store(redis_url: str, coordination_prefix: str) -> Iterator[CoordinationStor
 
 @pytest.fixture
 def data(redis_url: str, coordination_prefix: str) -> Iterator[Data]:
-    with redis.Redis.from_url(redis_url, decode_responses=True) as raw:
+    with redis.Redis.from_url(redis_url, decode_responses=True, encoding_errors="surrogateescape") as raw:
         yield Data(raw, coordination_prefix)
 
 

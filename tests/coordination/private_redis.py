@@ -31,7 +31,12 @@ class PrivateRedis:
     @property
     def raw(self) -> redis.Redis:
         """A client of the test's own, past the store."""
-        return redis.Redis(unix_socket_path=str(self.socket), password=PASSWORD, decode_responses=True)
+        return redis.Redis(
+            unix_socket_path=str(self.socket),
+            password=PASSWORD,
+            decode_responses=True,
+            encoding_errors="surrogateescape",
+        )
 
     def start(self) -> None:
         self._process = subprocess.Popen(

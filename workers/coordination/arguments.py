@@ -35,7 +35,7 @@ def text(name: str, value: Id, empty: bool = False) -> str:
     if not spelled and not empty:
         raise CoordinationMisuse(f"{name} is empty.")
     try:
-        size_bytes = len(spelled.encode())
+        size_bytes = len(spelled.encode(errors="surrogateescape"))  # foreign bytes go back as they came
     except UnicodeEncodeError:
         raise CoordinationMisuse(f"{name} is not valid text.") from None
     if size_bytes > TEXT_BYTES_MAX:
