@@ -187,7 +187,7 @@ def job_facts(job_ids: Sequence[JobId]) -> dict[JobId, JobFact]:
             [list(job_ids)],
         )
         return {
-            id_: JobFact(id_, Phase(phase), *facts, worker, None if state is None else AttemptState(state))
+            id_: JobFact(*(id_, Phase(phase), *facts, worker, state and AttemptState(state)))
             for id_, phase, *facts, worker, state in cursor.fetchall()
         }
 

@@ -72,7 +72,7 @@ def load_attempts(
     for _, worker_state, *columns in rows:
         if worker_state is not None:
             worker = WorkerRecord(str(columns[3]), WorkerState(worker_state))
-            found[columns[1]].append(AttemptRow(*columns, worker))
+            found[columns[1]].append(AttemptRow(*(*columns, worker)))
     return rows[0][0], found
 
 

@@ -12,6 +12,7 @@ from jobs.ids import IncarnationId, JobId
 from jobs.models import Attempt, Job, ProtocolEvent
 from jobs.protocol import Accepted, CoordinationRecord, Fence, LeaseRecord
 from jobs.protocol.states import LeaseState, OutcomeRequest
+from jobs.store import job_of
 from jobs.transitions import AuthorizeRequest, Grant, IncarnationFacts, SettleRequest
 from jobs.values import Member, Observe, Result
 
@@ -65,7 +66,7 @@ def job(job_id: JobId) -> Job:
 
 
 def attempt(fence: Fence) -> Attempt:
-    found: Attempt = Attempt.objects.get(job_id=fence.job_id, token=fence.token)
+    found: Attempt = Attempt.objects.get(job_id=job_of(fence), token=fence.token)
     return found
 
 
@@ -156,5 +157,3 @@ def kept(job_id: JobId) -> Kept:
         list(Attempt.objects.filter(job_id=job_id).order_by("token").values()),
         ProtocolEvent.objects.filter(job_id=job_id).count(),
     )
-
-

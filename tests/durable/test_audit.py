@@ -66,10 +66,22 @@ def test_the_history_of_every_action_is_clean(lives: dict[str, JobId]) -> None:
     assert (report.clean, report.broken) == (True, [])
     assert report.jobs == len(lives)
     assert {
-        *("Init", "StartIncarnation", "AuthorizeAttempt", "ActivateAttempt", "AdvanceAttempt", "PersistCheckpoint"),
+        *(
+            "Init",
+            "StartIncarnation",
+            "AuthorizeAttempt",
+            "ActivateAttempt",
+            "AdvanceAttempt",
+            "PersistCheckpoint",
+        ),
         *("ReapLostAttempt", "SendOutcome", "RejectOutcome", "CooperativeStop", "ScheduleRetry"),
         *("InvalidateCheckpoint", "AcceptSuccess", "CleanupStage", "CrashWorker", "AcceptPermanentFailure"),
-        *("AcceptRetryableFailureExhausted", "AcceptRetryableFailureWithBudget", "RequestCancel", "FinalizeCancel"),
+        *(
+            "AcceptRetryableFailureExhausted",
+            "AcceptRetryableFailureWithBudget",
+            "RequestCancel",
+            "FinalizeCancel",
+        ),
     } == set(report.coverage)
 
 

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from jobs import queries, transitions
 from jobs.ids import IncarnationId, JobId, new_id
-from jobs.models import Attempt, CommittedResult, ProtocolEvent, WorkerIncarnation
+from jobs.models import CommittedResult, ProtocolEvent, WorkerIncarnation
 from jobs.protocol import CoordinationRecord, Fence, Refusal
 from jobs.protocol.states import AttemptState, LeaseState, Phase, StageState
 from jobs.transitions import CancelRequest, InvalidateRequest, StageCompleteRequest, StopReport
@@ -45,8 +45,13 @@ def test_enqueue_offers_the_next_token_of_the_jobs_whose_marker_was_set() -> Non
 
 def test_enqueue_asks_the_script_only_for_queued_jobs(job_id: JobId, worker: IncarnationId) -> None:
     driver.run(job_id, worker)
-    asked: list[int] = []
-    assert transitions.enqueue([job_id], lambda given: [asked.append(len(given)) is None for _ in given]) == []
+    asked: list[object] = []
+
+    def project(given: list[transitions.Offer]) -> list[bool]:
+        asked.extend(given)
+        return [True for _ in given]
+
+    assert transitions.enqueue([job_id], project) == []
     assert asked == []
 
 
@@ -56,7 +61,11 @@ def test_authorize_allocates_the_token_to_the_holder_of_the_reservation(
     grant = driver.authorize(job_id, worker)
     job, attempt = driver.job(job_id), driver.attempt(grant.fence)
     assert (job.phase, job.current_token, job.authority, job.dispatch_needed) == (Phase.RUNNING, 1, 1, False)
-    assert (attempt.id, attempt.state, attempt.worker_id) == (grant.attempt_id, AttemptState.AUTHORIZED, worker)
+    assert (attempt.id, attempt.state, attempt.worker_id) == (
+        grant.attempt_id,
+        AttemptState.AUTHORIZED,
+        worker,
+    )
     assert attempt.stage_location == grant.stage_location == f"/area/{job_id}/1"
     assert (grant.spec, grant.resume, grant.fence) == ({"what": "nothing"}, None, Fence(job_id, 1))
 
@@ -214,7 +223,9 @@ def test_a_zombie_cannot_invalidate_its_successors_checkpoint(job_id: JobId, wor
 
 
 @pytest.mark.parametrize("total", [0, 100])
-def test_a_success_is_published_once_with_its_manifest(job_id: JobId, worker: IncarnationId, total: int) -> None:
+def test_a_success_is_published_once_with_its_manifest(
+    job_id: JobId, worker: IncarnationId, total: int
+) -> None:
     fence = driver.run(job_id, worker)
     first, again = driver.settle(driver.success(fence, total)), driver.settle(driver.success(fence, total))
     assert (first.value.end, first.value.repeated) == (AttemptEnd.COMMITTED, False)
@@ -256,7 +267,9 @@ def test_a_success_after_a_cancel_request_is_rejected(job_id: JobId, worker: Inc
     assert (job.phase, job.cancel_reason, job.committed) == (Phase.CANCELLED, "wrong source", 0)
 
 
-def test_retryable_failures_are_borne_up_to_the_limit_and_the_next_is_permanent(worker: IncarnationId) -> None:
+def test_retryable_failures_are_borne_up_to_the_limit_and_the_next_is_permanent(
+    worker: IncarnationId,
+) -> None:
     job_id = driver.accept(max_failures=2)
     ends = []
     for _ in range(3):
@@ -273,7 +286,9 @@ def test_the_last_attempt_of_the_budget_fails_the_job(worker: IncarnationId) -> 
     assert driver.job(job_id).phase == Phase.FAILED
 
 
-def test_a_drained_attempt_is_rescheduled_at_once_and_is_no_failure(job_id: JobId, worker: IncarnationId) -> None:
+def test_a_drained_attempt_is_rescheduled_at_once_and_is_no_failure(
+    job_id: JobId, worker: IncarnationId
+) -> None:
     fence = driver.run(job_id, worker)
     answer = driver.settle(driver.failure(fence, "the worker shuts down", drained=True))
     assert answer.value.end == AttemptEnd.DRAINED
@@ -309,7 +324,9 @@ def test_an_attempt_with_a_live_lease_is_not_reaped(job_id: JobId, worker: Incar
     assert driver.kept(job_id) == before
 
 
-def test_an_authorised_attempt_is_reaped_only_without_its_reservation(job_id: JobId, worker: IncarnationId) -> None:
+def test_an_authorised_attempt_is_reaped_only_without_its_reservation(
+    job_id: JobId, worker: IncarnationId
+) -> None:
     grant = driver.authorize(job_id, worker)
     assert driver.reap(grant.fence, driver.reserved_by(worker)).reason == Refusal.RESERVED
     assert driver.reap(grant.fence).accepted
@@ -363,7 +380,9 @@ def test_an_incarnation_goes_down_for_good_with_all_its_attempts(worker: Incarna
     assert ProtocolEvent.objects.filter(action="CrashWorker").count() == 3
 
 
-def test_a_stage_is_cleaned_when_its_attempt_can_no_longer_write(job_id: JobId, worker: IncarnationId) -> None:
+def test_a_stage_is_cleaned_when_its_attempt_can_no_longer_write(
+    job_id: JobId, worker: IncarnationId
+) -> None:
     fence = driver.run(job_id, worker)
     driver.checkpoint(fence, 70, driver.member("a"))
     transitions.invalidate_checkpoint([InvalidateRequest(job_id, "operator")])
@@ -373,8 +392,8 @@ def test_a_stage_is_cleaned_when_its_attempt_can_no_longer_write(job_id: JobId, 
     transitions.declare_down([worker], why="dead")
     (answer,) = transitions.begin_cleanup([fence])
     assert answer.value.location == f"/area/{job_id}/1"  # type: ignore[union-attr]
-    (answer,) = transitions.cleanup_stage([fence])
-    assert answer.accepted
+    (cleaned,) = transitions.cleanup_stage([fence])
+    assert cleaned.accepted
     assert driver.attempt(fence).stage_state == StageState.CLEANED
     assert list(queries.staged_members(driver.attempt(fence).id)) == []
     (again,) = transitions.cleanup_stage([fence])
