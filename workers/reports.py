@@ -32,7 +32,7 @@ _ACTIVE: Final = (AttemptState.AUTHORIZED, AttemptState.EXECUTING)
 class Seen:
     """Seen beside the rows: Redis' facts (None if it does not answer), queues with a worker, a clock."""
 
-    facts: Mapping[JobId, CoordinationFacts] | None
+    facts: Mapping[JobId | str, CoordinationFacts] | None
     served: frozenset[str]
     now: datetime
 
@@ -166,7 +166,7 @@ def look(job_ids: Sequence[JobId], now: datetime) -> Seen:
     """Ask Redis once for all these jobs, and PostgreSQL who takes from which queue."""
     served = frozenset(pages.queues_served())
     try:
-        facts: Mapping[JobId, CoordinationFacts] | None = coordination().snapshot(job_ids).facts
+        facts: Mapping[JobId | str, CoordinationFacts] | None = coordination().snapshot(job_ids).facts
     except CoordinationUnavailable:
         facts = None
     return Seen(facts, served, now)
@@ -187,9 +187,12 @@ def _backed(facts: CoordinationFacts | None, job: Job) -> Report | None:
 
 
 def _lease(token: int, facts: CoordinationFacts | None) -> str:
+    """Past its deadline a lease is still live until a sweep takes it; a renewal that comes first saves it."""
     if facts is None:
         return "unknown"
-    return "live" if facts.lease is not None and facts.lease.token == token else "not live"
+    if facts.lease is None or facts.lease.token != token:
+        return "not live"
+    return "overdue" if facts.lease.lapsed else "live"
 
 
 def _iso(moment: datetime | None) -> str | None:

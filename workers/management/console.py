@@ -8,10 +8,12 @@ for people (progress, warnings, the error in words) goes to stderr.
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from abc import ABC, abstractmethod
 from argparse import RawDescriptionHelpFormatter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import IntEnum
 from io import StringIO
 from typing import Any, ClassVar, NoReturn
@@ -26,6 +28,7 @@ from jobs.errors import (
     SpecInvalid,
     SubmissionConflict,
 )
+from workers.files.names import show_name
 
 PIPE_COLUMNS = 160  # a table in a file is not cut to the width of a terminal that is not there
 EXIT_CODES = """\
@@ -98,7 +101,8 @@ class RemoraCommand(BaseCommand, ABC):
     def handle(self, *_: Any, **options: Any) -> None:
         self.as_json = bool(options["json"])
         try:
-            code = self.run(options)
+            with _quiet_logs(options["verbosity"]):
+                code = self.run(options)
         except KeyboardInterrupt:
             code = Exit.INTERRUPTED
             self.say("Interrupted.")
@@ -145,6 +149,19 @@ class RemoraCommand(BaseCommand, ABC):
         self.answer({"error": {"field": field, "message": message}})
 
 
+@contextmanager
+def _quiet_logs(verbosity: int) -> Iterator[None]:
+    """A person who gave a command reads its answer; `-v 2` and more show the log as well."""
+    root = logging.getLogger()
+    before = root.level
+    if verbosity < 2:
+        root.setLevel(max(before, logging.ERROR))
+    try:
+        yield
+    finally:
+        root.setLevel(before)
+
+
 def as_refusal(error: Exception) -> Refusal | None:
     """The refusal that an error stands for, or None for a defect, which shows its traceback."""
     if isinstance(error, Refusal):
@@ -154,7 +171,8 @@ def as_refusal(error: Exception) -> Refusal | None:
     if isinstance(error, SubmissionConflict):
         return Refusal("key", str(error))
     if isinstance(error, NoSuchJob):
-        return Refusal("job", str(error))
+        shown = show_name(str(error.job_id))
+        return Refusal("job", f"{shown!r} is neither the id of a job nor the beginning of just one")
     return _as_unavailable(error)
 
 
