@@ -65,7 +65,7 @@ def finalize_cancel_of(run: Run, fence: Fence, *, rows_max: int) -> None:
 
 
 def publish_notices(run: Run, page: Sequence[RunningFact]) -> None:
-    """Cancelling jobs' workers are told. Stable: a Cancelling job is cancel-requested until it is terminal."""
+    """Tell the workers. Stable: a Cancelling job is cancel-requested until it is terminal."""
     replies = coordination().publish_cancel_notice(
         [NoticeRequest(str(fact.fence.job_id), fact.fence.token) for fact in page]
     )
