@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from credentials.access import AccessPlan, install_access, issue_approle_login
@@ -53,7 +54,7 @@ class OwnServer:
     def resume(self) -> None:
         self.process.send_signal(signal.SIGCONT)
 
-    def vault(self, namespace: str = "", **plan: int) -> Vault:
+    def vault(self, namespace: str = "", **plan: Any) -> Vault:
         """With Remora's rights installed, and its own login."""
         name = f"own-{uuid4().hex[:8]}"
         admin = VaultSession(self.config(namespace=namespace))

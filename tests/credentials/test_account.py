@@ -188,7 +188,7 @@ def test_reconcilers_at_once_do_not_disturb_each_other(vault: Vault) -> None:
     points = ["after BeginCredentialWrite", "after CompleteCredentialWrite", "after RecordCredentialWrite"]
     for number in range(9):
         leave_behind(vault, points[number % 3], f"job:{number}")
-    pids = [forked(lambda: vault.reconciler().reconcile_credentials() and None) for _ in range(3)]
+    pids = [forked(lambda: vault.reconciler().reconcile_credentials()) for _ in range(3)]
     assert [ended(pid) for pid in pids] == [0] * 3
     settle(vault, periods_max=1)
     assert set(CredentialIntent.objects.values_list("state", flat=True)) == {IntentState.ABANDONED}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -48,9 +49,10 @@ def read_current(vault: Vault, name: str = "source") -> dict[str, Secret]:
     return vault.secrets.read(vault.secrets.read_token(version.path, 30))
 
 
-def in_threads(works: list[Callable[[], Any]]) -> list[Any]:
+def in_threads(works: Sequence[Callable[[], Any]]) -> list[Any]:
     """All at once, each with a database session of its own; their results, or the errors they ended with."""
-    barrier, results = threading.Barrier(len(works)), [None] * len(works)
+    barrier = threading.Barrier(len(works))
+    results: list[Any] = [None] * len(works)
 
     def run(index: int, work: Callable[[], Any]) -> None:
         try:
@@ -84,8 +86,7 @@ def test_eight_rotations_at_once_leave_one_current_version_and_no_orphan(vault: 
     create(vault)
     words = [f"w{number}" for number in range(8)]
     works = [
-        lambda word=word: vault.service().rotate_connection("source", login(word), expected_number=1)
-        for word in words
+        partial(vault.service().rotate_connection, "source", login(word), expected_number=1) for word in words
     ]
     results = in_threads(works)
     won = [index for index, result in enumerate(results) if isinstance(result, CredentialVersion)]
@@ -109,7 +110,7 @@ def test_twenty_rotations_from_four_processes(vault: Vault) -> None:
             except CredentialConflict:
                 continue
 
-    pids = [forked(lambda process=process: rotate(process)) for process in range(4)]
+    pids = [forked(partial(rotate, process)) for process in range(4)]
     assert [ended(pid) for pid in pids] == [0] * 4
     found = Connection.objects.get()
     numbers = list(

@@ -151,7 +151,7 @@ def test_an_attempt_killed_before_it_has_its_tokens_leaves_none_in_the_ledger(
     jobs: Vault, relay: Relay
 ) -> None:
     held = relay.next("hold", "POST", "-read")
-    pid = forked(lambda: jobs.through(relay).grants().issue_read_token("job:1", "attempt:1", 60) and None)
+    pid = forked(lambda: jobs.through(relay).grants().issue_read_token("job:1", "attempt:1", 60))
     assert held.done.wait(20)
     os.kill(pid, signal.SIGKILL)
     ended(pid)

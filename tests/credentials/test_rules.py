@@ -6,6 +6,8 @@ invariant.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.db import IntegrityError, connection, transaction
 
@@ -43,7 +45,7 @@ def intent_in(state: IntentState) -> CredentialIntent:
     return found
 
 
-def sql(statement: str, *values: object) -> None:
+def sql(statement: str, *values: Any) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(statement, values)
 

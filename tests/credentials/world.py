@@ -41,7 +41,7 @@ def killing_at(point: str) -> Callable[[str], None]:
     return witness
 
 
-def forked(work: Callable[[], None]) -> int:
+def forked(work: Callable[[], object]) -> int:
     """Run in a forked process, with sessions of its own; its process id."""
     pid = os.fork()
     if pid == 0:
@@ -62,7 +62,7 @@ def ended(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def in_a_process_of_its_own(work: Callable[[], None]) -> int:
+def in_a_process_of_its_own(work: Callable[[], object]) -> int:
     return ended(forked(work))
 
 
