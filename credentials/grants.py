@@ -64,7 +64,7 @@ class Grants:
 
     def issue_read_token(self, owner: str, holder: str, ttl_s: int) -> ReadTokens:
         """Tokens for all that `owner` may read now: its own secrets and the versions pinned for it."""
-        found = versions.readable(owner)
+        found = store.persistently(lambda: versions.readable(owner))
         grants = [ReadGrant(holder=holder, path=version.path) for version in found]
         store.transact_durably(lambda: ReadGrant.objects.bulk_create(grants))
         own: dict[str, ReadToken] = {}
@@ -108,7 +108,7 @@ class Grants:
         """Revoke every token of these holders; how many. Safe to repeat, and from any process."""
         count = 0
         for _ in range(REVOKE_ROUNDS_MAX):
-            grants = list(ReadGrant.objects.filter(holder__in=holders))
+            grants = store.persistently(lambda: list(ReadGrant.objects.filter(holder__in=holders)))
             if not grants:
                 break
             for grant in grants:

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from credentials import transitions
-from credentials.errors import FailureClass, IntentGone, VaultError
+from credentials.errors import FailureClass, IntentGone, LedgerUnavailable, VaultError
 from credentials.ids import new_path
 from credentials.kv import FenceOutcome, SecretStore
 from credentials.protocol import IntentState, VaultState
@@ -128,7 +128,7 @@ class IntentDriver:
         """As `drive_to_end`, for the writer itself: what it cannot do now is left to the reconciler."""
         try:
             return self.drive_to_end(intent_id, why)
-        except VaultError:
+        except (VaultError, LedgerUnavailable):
             return False
 
     def drive_to_end(self, intent_id: UUID, why: str) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
-from credentials import materials, transitions, versions
+from credentials import materials, store, transitions, versions
 from credentials.answer import Answer
 from credentials.errors import ConnectionUnknown, CredentialConflict, CredentialError, IntentGone, VaultError
 from credentials.ids import new_id
@@ -59,7 +59,7 @@ class CredentialService:
 
     def trouble(self) -> VaultError | None:
         """Why Vault cannot be used now, or None. While it is sealed, what needs secrets waits."""
-        return self.secrets.session.condition()
+        return self.secrets.session.condition() or self.secrets.session.login_trouble()
 
     # --- secrets that come with a submission --------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class CredentialService:
 
         `expected_number` is what the caller saw as current; without it, what is current now.
         """
-        found = Connection.objects.filter(name=name).first()
+        found = store.persistently(lambda: Connection.objects.filter(name=name).first())
         if found is None or found.retired_at is not None:
             raise ConnectionUnknown(f"There is no connection {name}, or it is retired.")
         materials.check_fields(found.kind, material)
@@ -150,7 +150,8 @@ class CredentialService:
         except CredentialConflict:
             self.discard(kept)
             raise
-        return CredentialVersion.objects.get(intent_id=kept[0].intent_id)
+        committed = CredentialVersion.objects.filter(intent_id=kept[0].intent_id)
+        return store.persistently(committed.get)
 
     def retire_connection(self, name: str) -> Connection:
         return versions.retire_connection(name, self.actor)

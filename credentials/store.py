@@ -84,7 +84,7 @@ def persistently(once: Callable[[], R]) -> R:
         try:
             return once()
         except (DatabaseError, InterfaceError) as error:
-            if not _passes(error):
+            if not _passes(error) or connection.in_atomic_block:
                 raise
             if _sqlstate(error)[:2] not in ("40", "55"):
                 connection.close()

@@ -125,6 +125,14 @@ class VaultSession:
             return VaultSealed("health")
         return VaultUnavailable("health", detail=f"HTTP {answer.status}")
 
+    def login_trouble(self) -> VaultError | None:
+        """None if we are, or can be, logged in; else why not."""
+        try:
+            self._usable_login()
+        except VaultError as error:
+            return error
+        return None
+
     # --- tokens -------------------------------------------------------------------------------------------
 
     def _usable_login(self) -> Login:
@@ -151,7 +159,10 @@ class VaultSession:
             secret_id = config.secret_id or Secret(_read(config.secret_id_file, "the AppRole's secret id"))
             path = f"auth/{config.approle_mount}/login"
             body = {"role_id": config.role_id, "secret_id": secret_id}
-            return _login_of(checked(self._send("post", path, "login", body, None), "login", path), started)
+            answer = self._send("post", path, "login", body, None)
+            if answer.status in (400, 401, 403):
+                raise VaultMisconfigured("login", path, "the AppRole's role id or secret id was refused")
+            return _login_of(checked(answer, "login", path), started)
         token = Secret(_read(config.token_file, "the token")) if config.token_file else config.token
         if token is None:
             raise VaultMisconfigured("login", detail="neither a token nor an AppRole is set")
