@@ -1,8 +1,8 @@
 """Replays the journal of a live deployment against the protocol, and compares the outcome with the rows.
 
-Jobs are taken a page at a time in id order. Each page is read in one REPEATABLE READ transaction, so that rows and
-history are of one moment though the fleet runs on; the history comes in bounded pages of its own. Memory is bounded by
-one page of jobs and the list of incarnations.
+Jobs are taken a page at a time in id order. Each page is read in one REPEATABLE READ transaction, so that
+rows and history are of one moment though the fleet runs on; the history comes in bounded pages of its own.
+Memory is bounded by one page of jobs and the list of incarnations.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Errors of the durable store that its callers are meant to tell apart.
 
-A refusal is a value (jobs.values.Answer), never one of these. A violation is a defect: nothing catches it. A fence
-unwinds the attempt that it hits, and only the runner catches it.
+A refusal is a value (jobs.values.Answer), never one of these. A violation is a defect: nothing catches it. A
+fence unwinds the attempt that it hits, and only the runner catches it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ProtocolBypassed(ProtocolViolation):
 
 
 class DurableStoreUnavailable(RemoraError):
-    """PostgreSQL did not answer within the retries of one call. Nothing is known to have changed; ask again."""
+    """PostgreSQL did not answer within the tries of one call. Ask again: nothing is done twice."""
 
 
 class AttemptFenced(BaseException):

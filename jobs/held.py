@@ -1,7 +1,8 @@
-"""One job as the store holds it between lock and write: the row as locked, the view as decided so far, the steps taken.
+"""One job as the store holds it between lock and write: the row as locked, the view as decided so far, the
+steps taken.
 
-Nothing here touches the database. Several requests for one job in one batch see each other's effect, because each is
-decided on the view that the last one left.
+Nothing here touches the database. Several requests for one job in one batch see each other's effect, because
+each is decided on the view that the last one left.
 """
 
 from __future__ import annotations
@@ -96,7 +97,9 @@ class AttemptRow:
 
 @dataclass(slots=True)
 class HeldJob:
-    """A locked job. `take` records a step that the protocol accepted; `set` and `set_attempt` change what is policy."""
+    """A locked job. `take` records a step that the protocol accepted; `set` and `set_attempt` change what is
+    policy.
+    """
 
     row: JobRow
     locked: JobView

@@ -1,7 +1,7 @@
 """The journal in the module's own words, one JSON object per step, for any other checker of the module.
 
-Names of actions, variables and values are the module's. A variable of an attempt is an object from token to value. An
-attempt is named by its token, with NoAttempt for none.
+Names of actions, variables and values are the module's. A variable of an attempt is an object from token to
+value. An attempt is named by its token, with NoAttempt for none.
 """
 
 from __future__ import annotations

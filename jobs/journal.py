@@ -1,7 +1,7 @@
 """How a step is written down, and read again: the journal's rows as values.
 
-A step keeps what its pure function was given besides the rows (`params`, `observed`) and the variables it changed
-(`before`, `after`), so that the audit can take the same step again and compare.
+A step keeps what its pure function was given besides the rows (`params`, `observed`) and the variables it
+changed (`before`, `after`), so that the audit can take the same step again and compare.
 """
 
 from __future__ import annotations

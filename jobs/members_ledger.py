@@ -1,4 +1,4 @@
-"""The ledger of staged members: recorded with the checkpoint that relies on them, forgotten with their stage."""
+"""The ledger of staged members: recorded with the checkpoint that relies on them, gone with the stage."""
 
 from __future__ import annotations
 

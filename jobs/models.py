@@ -1,8 +1,9 @@
-"""The durable store's rows. PostgreSQL is the sole authority; every other store is rebuilt from these or expires.
+"""The durable store's rows. PostgreSQL is the sole authority; every other store is rebuilt from these or
+expires.
 
-A protocol column is the module's variable in snake_case and holds the module's spelling of the value. The ORM only
-reads: jobs.store and jobs.submission write, and the rules that keep a row right whoever writes it (the constraints
-here, the triggers in migrations/rules.sql) bear the names of the module's invariants.
+A protocol column is the module's variable in snake_case and holds the module's spelling of the value. The ORM
+only reads: jobs.store and jobs.submission write, and the rules that keep a row right whoever writes it (the
+constraints here, the triggers in migrations/rules.sql) bear the names of the module's invariants.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import Any, Final, NoReturn
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Q
 from django.db.models.functions import Now
 
+from jobs import rules
 from jobs.errors import ProtocolBypassed
 from jobs.ids import new_id
 from jobs.protocol.states import (
@@ -24,19 +26,10 @@ from jobs.protocol.states import (
     StageState,
     WorkerState,
 )
-from jobs.values import AttemptEnd
 
 WORD_CHARS_MAX: Final = 100
 KEY_CHARS_MAX: Final = 255
 PRIORITY_RANGE: Final = (-1000, 1000)
-
-_IN_AUTHORITY = [Phase.RUNNING, Phase.CANCELLING]
-_CANCEL_ASKED = [Phase.CANCELLING, Phase.CANCELLED]
-_TERMINAL = [Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED]
-
-
-def _one_of(column: str, values: Any) -> Q:
-    return Q(**{f"{column}__in": [str(value) for value in values]})
 
 
 class ReadOnlyQuerySet(models.QuerySet[Any]):
@@ -81,7 +74,8 @@ class WorkerIncarnation(DurableRow):
     class Meta:
         constraints = [
             models.CheckConstraint(
-                name="worker_state__known", condition=_one_of("state", (WorkerState.UP, WorkerState.DOWN))
+                name="worker_state__known",
+                condition=rules.one_of("state", (WorkerState.UP, WorkerState.DOWN)),
             ),
             models.CheckConstraint(
                 name="worker_state__down_dated",
@@ -124,7 +118,8 @@ class Job(DurableRow):
     checkpoint = models.BigIntegerField(db_default=0)
     checkpoint_valid = models.BooleanField(db_default=False)
 
-    # What "checkpoint_valid" hides: the proof, whose stage the checkpoint names, and from where its units count.
+    # What "checkpoint_valid" hides: the proof, whose stage the checkpoint names, and from where its units
+    # count.
     checkpoint_proof = models.JSONField(null=True)
     checkpoint_token = models.IntegerField(db_default=0)
     checkpoint_base = models.BigIntegerField(db_default=0)
@@ -147,84 +142,8 @@ class Job(DurableRow):
     finished_at = models.DateTimeField(null=True)
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(
-                name="idempotency_key__once_per_owner",
-                fields=["owner", "idempotency_key"],
-                condition=Q(idempotency_key__isnull=False),
-                nulls_distinct=False,
-            ),
-            models.CheckConstraint(
-                name="idempotency_key__not_empty",
-                condition=Q(idempotency_key__isnull=True) | ~Q(idempotency_key=""),
-            ),
-            models.CheckConstraint(name="state_consistency__phase", condition=_one_of("phase", Phase)),
-            models.CheckConstraint(
-                name="state_consistency__authority",
-                condition=(_one_of("phase", _IN_AUTHORITY) & ~Q(authority=0))
-                | (~_one_of("phase", _IN_AUTHORITY) & Q(authority=0)),
-            ),
-            models.CheckConstraint(
-                name="state_consistency__cancel",
-                condition=(_one_of("phase", _CANCEL_ASKED) & Q(cancel_requested=True))
-                | (~_one_of("phase", _CANCEL_ASKED) & Q(cancel_requested=False)),
-            ),
-            models.CheckConstraint(
-                name="state_consistency__committed",
-                condition=(Q(phase=Phase.SUCCEEDED) & ~Q(committed=0))
-                | (~Q(phase=Phase.SUCCEEDED) & Q(committed=0)),
-            ),
-            models.CheckConstraint(
-                name="state_consistency__dispatch",
-                condition=~Q(phase=Phase.QUEUED) | Q(dispatch_needed=True),
-            ),
-            models.CheckConstraint(
-                name="authority_well_formed", condition=Q(authority=0) | Q(authority=F("current_token"))
-            ),
-            models.CheckConstraint(
-                name="committed_result_consistent__token",
-                condition=Q(committed=0) | Q(committed=F("current_token")),
-            ),
-            models.CheckConstraint(
-                name="cancellation_safety", condition=Q(cancel_requested=False) | Q(committed=0)
-            ),
-            models.CheckConstraint(
-                name="type_ok__current_token",
-                condition=Q(current_token__gte=0, current_token__lte=F("max_attempts")),
-            ),
-            models.CheckConstraint(
-                name="type_ok__checkpoint",
-                condition=Q(checkpoint__gte=0, checkpoint_base__gte=0, checkpoint_token__gte=0)
-                & Q(checkpoint_token__lte=F("current_token")),
-            ),
-            models.CheckConstraint(
-                name="type_ok__policy",
-                condition=Q(max_attempts__gte=1, max_failures__gte=0, max_losses__gte=1)
-                & Q(failures__gte=0, losses_in_row__gte=0, backoff_base_s__gte=0, backoff_cap_s__gte=0),
-            ),
-            models.CheckConstraint(
-                name="finished_at__iff_terminal",
-                condition=(_one_of("phase", _TERMINAL) & Q(finished_at__isnull=False))
-                | (~_one_of("phase", _TERMINAL) & Q(finished_at__isnull=True)),
-            ),
-            models.CheckConstraint(
-                name="retry_at__in_retry_wait",
-                condition=~Q(phase=Phase.RETRY_WAIT) | Q(retry_at__isnull=False),
-            ),
-        ]
-        indexes = [
-            models.Index(
-                F("priority").desc(),
-                "id",
-                name="job_awaiting_dispatch",
-                condition=Q(phase=Phase.QUEUED, dispatch_needed=True),
-            ),
-            models.Index("id", name="job_running", condition=Q(phase=Phase.RUNNING)),
-            models.Index("retry_at", "id", name="job_due_retries", condition=Q(phase=Phase.RETRY_WAIT)),
-            models.Index("id", name="job_cancelling", condition=Q(phase=Phase.CANCELLING)),
-            models.Index("finished_at", "id", name="job_finished", condition=Q(finished_at__isnull=False)),
-            models.Index("phase", "id", name="job_by_phase"),
-        ]
+        constraints = rules.JOB_RULES
+        indexes = rules.JOB_INDEXES
 
     def __str__(self) -> str:
         return f"{self.kind} {self.id}"
@@ -263,55 +182,8 @@ class Attempt(DurableRow):
     stage_cleaned_at = models.DateTimeField(null=True)
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(name="attempt__token_once_per_job", fields=["job", "token"]),
-            models.CheckConstraint(name="attempt__token_positive", condition=Q(token__gte=1)),
-            models.CheckConstraint(name="attempt__state_known", condition=_one_of("state", AttemptState)),
-            models.CheckConstraint(name="attempt__stage_known", condition=_one_of("stage_state", StageState)),
-            models.CheckConstraint(
-                name="attempt__pending_known", condition=_one_of("pending_outcome", OutcomeRequest)
-            ),
-            models.CheckConstraint(
-                name="attempt__outcome_known", condition=_one_of("outcome", ["", *AttemptEnd])
-            ),
-            models.CheckConstraint(
-                name="resume_validity",
-                condition=Q(progress__gte=F("initial_progress"))
-                & (
-                    Q(initial_progress__gt=0, resumed_from_checkpoint=True)
-                    | Q(initial_progress=0, resumed_from_checkpoint=False)
-                ),
-            ),
-            models.CheckConstraint(
-                name="staging_ownership__committed_complete",
-                condition=~Q(state=AttemptState.COMMITTED) | Q(stage_state=StageState.COMPLETE),
-            ),
-            models.CheckConstraint(
-                name="stage_complete__total_known",
-                condition=~Q(stage_state=StageState.COMPLETE) | Q(progress_max=F("progress")),
-            ),
-        ]
-        indexes = [
-            models.Index(
-                "worker",
-                name="attempt_active_by_worker",
-                condition=_one_of("state", (AttemptState.AUTHORIZED, AttemptState.EXECUTING)),
-            ),
-            models.Index(
-                "job",
-                name="attempt_active_by_job",
-                condition=_one_of("state", (AttemptState.AUTHORIZED, AttemptState.EXECUTING)),
-            ),
-            models.Index(
-                "id",
-                name="attempt_stage_to_clean",
-                condition=_one_of("stage_state", (StageState.PARTIAL, StageState.COMPLETE))
-                & ~Q(state=AttemptState.COMMITTED),
-            ),
-            models.Index(
-                "id", name="attempt_outcome_pending", condition=~Q(pending_outcome=OutcomeRequest.NONE)
-            ),
-        ]
+        constraints = rules.ATTEMPT_RULES
+        indexes = rules.ATTEMPT_INDEXES
 
     def __str__(self) -> str:
         return f"{self.job_id}#{self.token}"

@@ -1,8 +1,9 @@
-"""Retry policy: how long to wait, how many failures and losses are borne. When to act, never whether it is allowed.
+"""Retry policy: how long to wait, how many failures and losses are borne. When to act, never whether it is
+allowed.
 
-Pure: chance and rows come as arguments. The three numbers: `max_attempts` is the protocol's bound; `max_failures` is
-how many retryable failures of the job itself are borne; `max_losses` is how many attempts in a row may be lost without
-checkpoint progress.
+Pure: chance and rows come as arguments. The three numbers: `max_attempts` is the protocol's bound;
+`max_failures` is how many retryable failures of the job itself are borne; `max_losses` is how many attempts
+in a row may be lost without checkpoint progress.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _DOUBLINGS_MAX: Final = 64
 
 
 def backoff_s(setbacks: int, base_s: float, cap_s: float, chance: float) -> float:
-    """Exponential with full jitter: a chance of the whole range, which doubles with each setback up to the cap."""
+    """Exponential with full jitter: a chance of the whole range, which doubles with each setback up to the
+    cap.
+    """
     range_s = min(cap_s, base_s * 2.0 ** min(max(setbacks - 1, 0), _DOUBLINGS_MAX))
     return chance * range_s
 
@@ -33,7 +36,9 @@ def retry_at(job: HeldJob, setbacks: int, chance: float, retry_after_s: float | 
 
 
 def bear_failure(job: HeldJob, outcome: OutcomeRequest, *, drained: bool) -> OutcomeRequest:
-    """The outcome that is put to the protocol: once max_failures are borne, the next retryable one is permanent."""
+    """The outcome that is put to the protocol: once max_failures are borne, the next retryable one is
+    permanent.
+    """
     if drained or outcome is not OutcomeRequest.RETRYABLE_FAILURE:
         return outcome
     if job.fact("failures") >= job.row.max_failures:
@@ -42,7 +47,9 @@ def bear_failure(job: HeldJob, outcome: OutcomeRequest, *, drained: bool) -> Out
 
 
 def losses_with(job: HeldJob, token: int) -> int:
-    """Losses in a row if `token` is lost now: one more, or none if it left a checkpoint further on than it began."""
+    """Losses in a row if `token` is lost now: one more, or none if it left a checkpoint further on than it
+    began.
+    """
     attempt = job.attempt(token)
     advanced = (
         attempt is not None

@@ -1,4 +1,5 @@
-"""Read-only selectors for sweeps and pages. Each is bounded and continues after the last row it gave (keyset).
+"""Read-only selectors for sweeps and pages. Each is bounded and continues after the last row it gave
+(keyset).
 
 A sweep's query finds candidates; whether to act is decided again under the row lock.
 """
@@ -42,7 +43,7 @@ class RunningFact:
 
 @dataclass(frozen=True, slots=True)
 class AttemptFact:
-    """An attempt that a sweep may have work with. `attempt_id` of the last one is where the next page begins."""
+    """An attempt that a sweep may have work with. The next page begins after the last one's `attempt_id`."""
 
     attempt_id: AttemptId
     fence: Fence
@@ -80,7 +81,8 @@ _RUNNING_COLUMNS: Final = """
 
 
 def awaiting_dispatch(*, rows_max: int, after: tuple[int, JobId] | None = None) -> list[Offer]:
-    """Queued jobs that want dispatch, highest priority first. `after` = (priority, job_id) of the last one."""
+    """Queued jobs that want dispatch, highest priority first. `after` = (priority, job_id) of the last
+    one."""
     waiting = Job.objects.filter(phase=Phase.QUEUED, dispatch_needed=True).order_by("-priority", "id")
     if after is not None:
         priority, job_id = after
@@ -135,7 +137,7 @@ def _running_facts(statement: str, parameters: list[Any]) -> list[RunningFact]:
 
 
 def due_retries(*, rows_max: int, tried: Collection[JobId] = ()) -> list[JobId]:
-    """Jobs whose backoff is over by PostgreSQL's clock, longest over first; not those `tried` in this sweep."""
+    """Jobs whose backoff is over by PostgreSQL's clock, longest over first; none `tried` in this sweep."""
     due = Job.objects.filter(phase=Phase.RETRY_WAIT, retry_at__lte=Now()).exclude(id__in=tried)
     return list(due.order_by("retry_at", "id").values_list("id", flat=True)[:rows_max])
 
@@ -173,7 +175,7 @@ _STAGES_TO_CLEAN: Final = f"""
       AND (NOT job.checkpoint_valid OR job.checkpoint_token <> attempt.token
            OR job.phase IN ('{Phase.SUCCEEDED}', '{Phase.FAILED}', '{Phase.CANCELLED}'))
     ORDER BY attempt.id LIMIT %s
-"""  # noqa: S608 (names and values of ours)
+"""  # noqa: S608
 
 
 def job_facts(job_ids: Sequence[JobId]) -> dict[JobId, JobFact]:

@@ -1,7 +1,7 @@
 """Takes the steps of one job's history again, through the pure functions that took them. Reads no store.
 
-A step is allowed if its function accepts it on the replayed state, given what was observed then, and if it changes
-exactly the variables that the journal says it changed.
+A step is allowed if its function accepts it on the replayed state, given what was observed then, and if it
+changes exactly the variables that the journal says it changed.
 """
 
 from __future__ import annotations
@@ -112,11 +112,11 @@ RETAKE: Final[Mapping[str, Retake]] = {
 
 @dataclass(slots=True)
 class Replay:
-    """One job's state, as far as its history has been taken again. `wrong` says what is not as it should be."""
+    """One job's state, as far as its history has been taken again. `wrong` says what is not as it should."""
 
     max_attempts: int
     started: bool = False
-    job: JobRecord = JobRecord()
+    job: JobRecord = field(default_factory=JobRecord)
     attempts: dict[int, AttemptRecord] = field(default_factory=dict)
     may_run: set[int] = field(default_factory=set)
     wrong: str = ""
@@ -192,7 +192,7 @@ class Replay:
 
 @dataclass(slots=True)
 class Incarnations:
-    """The lives of worker incarnations, as the journal tells them: first Up, then perhaps Down, and no more."""
+    """The lives of worker incarnations, as the journal has them: first Up, then perhaps Down, and no more."""
 
     state: dict[str, WorkerState] = field(default_factory=dict)
     down_seq: dict[str, int] = field(default_factory=dict)

@@ -29,7 +29,7 @@ _LOAD_ATTEMPTS: Final = f"""
         OR (attempt.job_id, attempt.token) IN (SELECT * FROM unnest(%s::uuid[], %s::int[])))
     LEFT JOIN {WorkerIncarnation._meta.db_table} AS worker ON worker.id = attempt.worker_id
     ORDER BY attempt.job_id, attempt.token
-"""  # noqa: S608 (names of ours)
+"""  # noqa: S608
 
 
 def lock_jobs(job_ids: Iterable[JobId], *, skip_locked: bool, bodies: bool) -> list[JobRow]:
@@ -45,7 +45,9 @@ def lock_jobs(job_ids: Iterable[JobId], *, skip_locked: bool, bodies: bool) -> l
 
 
 def share_workers(workers: Iterable[IncarnationId]) -> dict[IncarnationId, tuple[WorkerRecord, list[str]]]:
-    """Lock incarnations FOR SHARE: they cannot be declared Down before this transaction ends. With the kinds served."""
+    """Lock incarnations FOR SHARE: they cannot be declared Down before this transaction ends. With the kinds
+    served.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT id, state, kinds FROM {WorkerIncarnation._meta.db_table} "  # noqa: S608

@@ -1,4 +1,6 @@
-"""Hints that leave the durable store after commit. Whoever misses one loses nothing: the sweeps find the same work."""
+"""Hints that leave the durable store after commit. Whoever misses one loses nothing: the sweeps find the same
+work.
+"""
 
 from django.dispatch import Signal
 

@@ -1,7 +1,7 @@
 """The durable store's bulk statements: many rows changed by one UPDATE, many inserted by one INSERT.
 
-Only jobs.store and jobs.submission call these. No session state, no cursor that outlives its transaction: a pooler
-that hands out a connection per transaction must not notice.
+Only jobs.store and jobs.submission call these. No session state, no cursor that outlives its transaction: a
+pooler that hands out a connection per transaction must not notice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PARAMETERS_MAX: Final = 30_000
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """One row's new values, and the values under which it was decided: another row there now is a violation."""
+    """One row's new values, and those under which it was decided: another row there now is a violation."""
 
     pk: Any
     held: Mapping[str, Any]
@@ -53,8 +53,9 @@ def _update_alike(model: type[models.Model], names: tuple[str, ...], rows: Seque
     casts = (_cast(model, "pk"), *(_cast(model, n) for n in names), *(_cast(model, n) for n in fence))
     sets = ", ".join(f'"{_column(model, name)}" = given."new_{name}"' for name in names)
     where = " AND ".join(f'target."{_column(model, name)}" = given."held_{name}"' for name in fence)
-    head = f'UPDATE "{model._meta.db_table}" AS target SET {sets} FROM (VALUES '  # noqa: S608 (names of ours)
-    tail = f') AS given({", ".join(_quoted(columns))}) WHERE target."{_column(model, "pk")}" = given.pk AND {where}'
+    head = f'UPDATE "{model._meta.db_table}" AS target SET {sets} FROM (VALUES '  # noqa: S608
+    given = ", ".join(_quoted(columns))
+    tail = f') AS given({given}) WHERE target."{_column(model, "pk")}" = given.pk AND {where}'
     tuples = [(row.pk, *(row.changes[name] for name in names), *row.held.values()) for row in rows]
     return _execute_values(head, casts, tuples, tail)
 

@@ -1,8 +1,9 @@
 """The only writer of protocol columns: lock, view, decide, compare-and-swap, journal; one transaction.
 
-`act` is the whole of it. It locks the rows, then observes, then lets `work` decide on the held jobs, then writes only
-what changed, conditioned on the fence columns as locked, and requires that every row was found. What `work` decides
-it decides again if the transaction has to be repeated, so it may change nothing but the held jobs.
+`act` is the whole of it. It locks the rows, then observes, then lets `work` decide on the held jobs, then
+writes only what changed, conditioned on the fence columns as locked, and requires that every row was found.
+What `work` decides it decides again if the transaction has to be repeated, so it may change nothing but the
+held jobs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ IDLE_IN_TRANSACTION_MS: Final = 15_000
 
 @dataclass(slots=True)
 class Batch:
-    """What one transaction holds. A job that is missing does not exist or, with skip_locked, is locked by another."""
+    """What one transaction holds. A job that is missing does not exist or, with skip_locked, is locked by
+    another.
+    """
 
     jobs: dict[JobId, HeldJob]
     workers: dict[IncarnationId, tuple[WorkerRecord, list[str]]]
@@ -129,7 +132,9 @@ def _look(held: dict[JobId, HeldJob], observe: Observe) -> None:
 
 
 def bound_waits() -> None:
-    """Bound how long this transaction waits for a lock, and how long others wait for it. Gone with the transaction."""
+    """Bound how long this transaction waits for a lock, and how long others wait for it. Gone with the
+    transaction.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT set_config('lock_timeout', %s, true),"
@@ -169,7 +174,8 @@ def _passes(error: DatabaseError | InterfaceError) -> bool:
     if state is None:
         # The client library gives no code when the connection was lost or never made.
         return isinstance(error, OperationalError | InterfaceError)
-    # 08 connection, 40 rollback (deadlock, serialisation), 53 resources, 55P03 lock wait, 57P0x server going down.
+    # 08 connection, 40 rollback (deadlock, serialisation), 53 resources, 55P03 lock wait, 57P0x server going
+    # down.
     return state[:2] in ("08", "40", "53") or state in ("55P03", "57P01", "57P02", "57P03", "25P03")
 
 

@@ -57,7 +57,7 @@ class Unasked(StrEnum):
     NO_SUCH_ATTEMPT = "NO_SUCH_ATTEMPT"
     NO_SUCH_WORKER = "NO_SUCH_WORKER"
     LOCKED_BY_ANOTHER = "LOCKED_BY_ANOTHER"
-    UNEXPECTED_TOKEN = "UNEXPECTED_TOKEN"
+    UNEXPECTED_TOKEN = "UNEXPECTED_TOKEN"  # noqa: S105
     SPEC_DIGEST_DIFFERS = "SPEC_DIGEST_DIFFERS"
     KIND_NOT_SERVED = "KIND_NOT_SERVED"
     NOT_DUE = "NOT_DUE"
@@ -78,7 +78,8 @@ Answer: TypeAlias = Accepted[V] | Refused | Declined
 """What a transition answers per request, in order: `.accepted`, `.refused`, and `.value` or `.reason`."""
 
 Observe: TypeAlias = Callable[[Sequence[JobId]], Mapping[JobId, CoordinationRecord]]
-"""Reads the CoordinationStore. Called once, after the row locks are held. A job missing from the answer could not be
+"""Reads the CoordinationStore. Called once, after the row locks are held. A job missing from the answer could
+not be
 observed, and is declined with NOT_OBSERVED."""
 
 
@@ -95,7 +96,9 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A sealed member, as the ledger keeps it. `kind` is file, dir or symlink; `path` is relative, in raw bytes."""
+    """A sealed member, as the ledger keeps it. `kind` is file, dir or symlink; `path` is relative, in raw
+    bytes.
+    """
 
     path: bytes
     kind: str

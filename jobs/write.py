@@ -1,4 +1,6 @@
-"""Writes what was decided: attempts, jobs, journal; one statement each, every row conditioned on what was held."""
+"""Writes what was decided: attempts, jobs, journal; one statement each, every row conditioned on what was
+held.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ from jobs.sql import RowChange
 from jobs.values import Actor, ActorKind
 
 EVENT_COLUMNS: Final = (
-    "at", "action", "job_id", "token", "actor_kind", "actor_id", "incarnation", "params", "observed", "before", "after",
-)  # fmt: skip
+    *("at", "action", "job_id", "token", "actor_kind", "actor_id", "incarnation"),
+    *("params", "observed", "before", "after"),
+)
 
 
 def write(jobs: Sequence[HeldJob], actor: Actor | None) -> None:

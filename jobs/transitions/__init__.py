@@ -1,11 +1,12 @@
 """One function per durable action: lock, observe, decide, write, journal, commit. Batch first.
 
-How to call them. Each takes a sequence of requests (one is the usual case) and gives a list of answers in their order:
-`answer.accepted` with `.value`, or `answer.refused` with `.reason` (a conjunct of the module, or why the row does not
-fit the request). A refusal changed nothing. The transaction is theirs: calling one inside another transaction is an
-error, because what is sent after the answer must not be rolled back. A serialisation failure, a deadlock or a lost
-connection is retried inside; after the last try DurableStoreUnavailable is raised, and every one of these may be
-called again with the same request: what is done already is accepted or refused, never done twice.
+How to call them. Each takes a sequence of requests (one is the usual case) and gives a list of answers in
+their order: `answer.accepted` with `.value`, or `answer.refused` with `.reason` (a conjunct of the module, or
+why the row does not fit the request). A refusal changed nothing. The transaction is theirs: calling one
+inside another transaction is an error, because what is sent after the answer must not be rolled back. A
+serialisation failure, a deadlock or a lost connection is retried inside; after the last try
+DurableStoreUnavailable is raised, and every one of these may be called again with the same request: what is
+done already is accepted or refused, never done twice.
 
 What may not live here: guards (jobs.protocol has them), SQL (jobs.store), Redis, Celery. `observe` reads the
 CoordinationStore for the ones that compare with it, and is called once the row locks are held.

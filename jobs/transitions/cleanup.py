@@ -26,9 +26,11 @@ class StageToClean:
 
 
 def begin_cleanup(fences: Sequence[Fence], *, skip_locked: bool = True) -> list[Answer[StageToClean]]:
-    """Which of these stages may be deleted now. Once true it stays true, so deleting needs no lock. Writes nothing.
+    """Which of these stages may be deleted now. Once true it stays true, so deleting needs no lock. Writes
+    nothing.
 
-    Declined with STAGE_STILL_NEEDED while the job's valid checkpoint names that stage and a next attempt may adopt it.
+    Declined with STAGE_STILL_NEEDED while the job's valid checkpoint names that stage and a next attempt may
+    adopt it.
     """
 
     def one(batch: Batch, fence: Fence) -> Answer[StageToClean]:
@@ -71,8 +73,8 @@ def _cleanable(batch: Batch, fence: Fence) -> tuple[HeldJob, Accepted[JobView]] 
         return found
     job = found[0]
     resumable = job.job.checkpoint_valid and not job.job.terminal
-    # The module starts a successor "with" the checkpoint's stage. Until a successor has made the members its own (its
-    # first checkpoint names its own stage), the predecessor's must stay.
+    # The module starts a successor "with" the checkpoint's stage. Until a successor has made the members its
+    # own (its first checkpoint names its own stage), the predecessor's must stay.
     if resumable and job.row.checkpoint_token == fence.token:
         return Declined(Unasked.STAGE_STILL_NEEDED)
     decision = protocol.cleanup_stage(job.view, fence.token, job.worker_of(fence.token))

@@ -87,7 +87,8 @@ def enqueue(job_ids: Sequence[JobId], project: Project, *, skip_locked: bool = T
     def work(batch: Batch) -> None:
         wanted = [held for held in batch.jobs.values() if protocol.enqueue(held.view).accepted]
         offers = [offer_of(held.row) for held in wanted]
-        # Kept over a repeat of the transaction: the script is not rolled back, and an offer for its marker is due.
+        # Kept over a repeat of the transaction: the script is not rolled back, and an offer for its marker is
+        # due.
         marked.update(
             (offer.job_id, offer) for offer, set_now in zip(offers, project(offers), strict=True) if set_now
         )
@@ -114,10 +115,11 @@ def authorize_attempt(
 ) -> list[Answer[Grant]]:
     """AuthorizeAttempt: allocate the next token to an incarnation that is Up and holds the reservation.
 
-    Declined when the token is not the expected one, the spec is not the offered one, or its kind is not served by that
-    incarnation. `observe` must show the reservation by the incarnation's id.
+    Declined when the token is not the expected one, the spec is not the offered one, or its kind is not
+    served by that incarnation. `observe` must show the reservation by the incarnation's id.
     """
-    # Made before the first try: if its COMMIT was carried out and the answer lost, the next try knows its own attempt.
+    # Made before the first try: if its COMMIT was carried out and the answer lost, the next try knows its own
+    # attempt.
     attempt_ids = [new_id() for _ in requests]
 
     def work(batch: Batch) -> list[Answer[Grant]]:
@@ -218,9 +220,11 @@ def _resume(job: HeldJob, attempt: AttemptRecord) -> ResumeFrom:
 
 
 def record_activated(fences: Sequence[Fence], *, actor: Actor | None = None) -> list[Answer[JobView]]:
-    """ActivateAttempt, second half: the script has turned the reservation into a live lease; record "executing".
+    """ActivateAttempt, second half: the script has turned the reservation into a live lease; record
+    "executing".
 
-    Checks the authority again under the row lock. Repeating it for an attempt that executes already is accepted.
+    Checks the authority again under the row lock. Repeating it for an attempt that executes already is
+    accepted.
     """
     return store.act(
         store.distinct(fences),

@@ -1,9 +1,10 @@
-"""AdvanceAttempt, PersistCheckpoint, InvalidateCheckpoint, CooperativeStop: what an executing attempt has recorded.
+"""AdvanceAttempt, PersistCheckpoint, InvalidateCheckpoint, CooperativeStop: what an executing attempt has
+recorded.
 
-Units. A handler counts the bytes it has staged. The store counts protocol units: those bytes from where the attempt's
-count began, plus one for the sealed manifest. The two differ only after a checkpoint was invalidated in mid-attempt,
-when the handler starts again from zero while the protocol's progress may only grow: `Attempt.progress_base` is that
-difference. Requests and grants are in the handler's units.
+Units. A handler counts the bytes it has staged. The store counts protocol units: those bytes from where the
+attempt's count began, plus one for the sealed manifest. The two differ only after a checkpoint was
+invalidated in mid-attempt, when the handler starts again from zero while the protocol's progress may only
+grow: `Attempt.progress_base` is that difference. Requests and grants are in the handler's units.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Q = TypeVar("Q")
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRequest:
-    """Progress, its proof, and the members sealed since the last checkpoint; all of it durable at the target."""
+    """Progress, its proof, and the members sealed since the last checkpoint; all durable at the target."""
 
     fence: Fence
     progress: int
@@ -57,7 +58,7 @@ class StageCompleteRequest:
 
 @dataclass(frozen=True, slots=True)
 class InvalidateRequest:
-    """No later attempt may start from the checkpoint. With a token: only while that attempt is the authority."""
+    """No later attempt may start from the checkpoint. With a token: only while that attempt has authority."""
 
     job_id: JobId
     why: str
@@ -66,7 +67,9 @@ class InvalidateRequest:
 
 @dataclass(frozen=True, slots=True)
 class StopReport:
-    """An attempt's process has stopped. `lease` is what its worker knows of its lease, None if nothing was wrong."""
+    """An attempt's process has stopped. `lease` is what its worker knows of its lease, None if nothing was
+    wrong.
+    """
 
     fence: Fence
     lease: LeaseState | None = None
@@ -79,7 +82,8 @@ def persist_checkpoint(
 ) -> list[Answer[JobView]]:
     """AdvanceAttempt and PersistCheckpoint in one transaction, with the members. Refused means fenced.
 
-    Accepted as well when it is there already (a repeat), and with progress 0, which records members and no checkpoint.
+    Accepted as well when it is there already (a repeat), and with progress 0, which records members and no
+    checkpoint.
     """
     return _on_attempts([request.fence for request in requests], requests, _checkpoint, actor)
 
@@ -94,7 +98,8 @@ def _checkpoint(
     decision = job.take(
         "PersistCheckpoint", protocol.persist_checkpoint(job.view, token, worker), token=token, worker=worker
     )
-    # Refused with one of these two every guard before it held: there is a stage, and nothing new to resume from.
+    # Refused with one of these two every guard before it held: there is a stage, and nothing new to resume
+    # from.
     if isinstance(decision, Refused) and decision.reason not in (
         Refusal.NOTHING_CHANGED,
         Refusal.NO_PROGRESS,
@@ -125,7 +130,9 @@ def _fenced(job: HeldJob, attempt: AttemptRecord) -> Refusal | None:
 
 
 def advance(job: HeldJob, attempt: AttemptRecord, progress: int, worker: WorkerRecord) -> Decision[JobView]:
-    """AdvanceAttempt to `progress` bytes of this attempt's own count. Not further on than before: nothing to do."""
+    """AdvanceAttempt to `progress` bytes of this attempt's own count. Not further on than before: nothing to
+    do.
+    """
     amount = job.attempt_fact(attempt.token, "progress_base") + progress
     limits = job.limits(attempt.token)
     return job.take(
@@ -166,7 +173,8 @@ def complete_stage(job: HeldJob, attempt: AttemptRecord, total: int) -> Answer[J
 def invalidate_checkpoint(
     requests: Sequence[InvalidateRequest], *, actor: Actor | None = None
 ) -> list[Answer[JobView]]:
-    """InvalidateCheckpoint. With a token also forgets the members that attempt recorded and counts from zero again.
+    """InvalidateCheckpoint. With a token also forgets the members that attempt recorded and counts from zero
+    again.
 
     Accepted, with nothing to do, where the checkpoint is not valid already.
     """
@@ -232,7 +240,9 @@ def stop(job: HeldJob, token: int, why: str) -> Decision[JobView]:
 
 
 def end_attempt(job: HeldJob, token: int, end: AttemptEnd | None, why: str, *, confirmed: bool) -> None:
-    """What people are told of an attempt's end. The first end that was recorded stays; later ones only confirm it."""
+    """What people are told of an attempt's end. The first end that was recorded stays; later ones only
+    confirm it.
+    """
     facts: dict[str, object] = {}
     if job.attempt_fact(token, "ended_at") is None:
         facts["ended_at"] = job.now

@@ -74,7 +74,8 @@ def _insert(new: IncarnationId, facts: IncarnationFacts) -> bool:
 def declare_down(
     incarnations: Sequence[IncarnationId], *, why: str, actor: Actor = SYSTEM
 ) -> list[Answer[WorkerRecord]]:
-    """CrashWorker: Down for good, and its attempts over all jobs are known to have stopped, in one transaction.
+    """CrashWorker: Down for good, and its attempts over all jobs are known to have stopped, in one
+    transaction.
 
     Authority stays where it is, for the reaper.
     """

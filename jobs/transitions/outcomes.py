@@ -62,8 +62,8 @@ class SettleRequest:
 class Settled:
     """What became of an outcome. `action` is the one of ProcessOutcome's disjuncts that was taken.
 
-    REJECTED: nothing was published, and the attempt's process is recorded as stopped. `repeated`: it was settled so
-    before, and nothing changed now.
+    REJECTED: nothing was published, and the attempt's process is recorded as stopped. `repeated`: it was
+    settled so before, and nothing changed now.
     """
 
     fence: Fence
@@ -76,8 +76,8 @@ class Settled:
 def settle(requests: Sequence[SettleRequest], *, actor: Actor | None = None) -> list[Answer[Settled]]:
     """SendOutcome and ProcessOutcome in one transaction. Idempotent: ask again until there is an answer.
 
-    Accepted with COMMITTED, RETRYABLE_FAILURE, PERMANENT_FAILURE, DRAINED or REJECTED. Refused when the attempt is not
-    executing (it was reaped before it was activated, its incarnation was declared down).
+    Accepted with COMMITTED, RETRYABLE_FAILURE, PERMANENT_FAILURE, DRAINED or REJECTED. Refused when the
+    attempt is not executing (it was reaped before it was activated, its incarnation was declared down).
     """
     chances = [random.random() for _ in requests]
 

@@ -47,7 +47,8 @@ def _reap(batch: Batch, fence: Fence, chance: float, why: str) -> Answer[JobView
     losses = losses_with(job, attempt.token)
     limits = job.limits(attempt.token)
     if losses >= job.row.max_losses:
-        # Lost too often without getting anywhere: no more attempts, decided by the same guard as any spent budget.
+        # Lost too often without getting anywhere: no more attempts, decided by the same guard as any spent
+        # budget.
         limits = replace(limits, max_attempts=min(limits.max_attempts, job.job.current_token))
     decision = job.take(
         "ReapLostAttempt",

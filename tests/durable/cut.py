@@ -1,4 +1,6 @@
-"""A relay in front of PostgreSQL that cuts a connection in the middle of COMMIT: before it, or before its answer."""
+"""A relay in front of PostgreSQL that cuts a connection in the middle of COMMIT: before it, or before its
+answer.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ COMMIT = b"Q" + struct.pack("!I", 4 + len(b"COMMIT\0")) + b"COMMIT\0"
 
 
 class CuttingRelay:
-    """Passes bytes on. `cut_next("before" | "after")` cuts once: the next COMMIT is lost, or its answer is."""
+    """Passes bytes on. `cut_next("before" | "after")` cuts once: the next COMMIT is lost, or its answer."""
 
     def __init__(self, upstream: tuple[str, int]) -> None:
         self.upstream = upstream

@@ -1,4 +1,4 @@
-"""Drives jobs through their lives by the durable functions alone, so that a test says only what it is about."""
+"""Drives jobs through their lives by the durable functions alone: a test says only what it is about."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def start_worker(kinds: Sequence[str] = (KIND,)) -> IncarnationId:
 
 def seeing(record: CoordinationRecord) -> Observe:
     """An observation that shows the same for every job."""
-    return lambda job_ids: {job_id: record for job_id in job_ids}
+    return lambda job_ids: dict.fromkeys(job_ids, record)
 
 
 def reserved_by(worker: IncarnationId) -> Observe:

@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 
-from jobs import submission
+from jobs import requests
 from jobs.errors import SpecInvalid, SubmissionConflict, SubmissionInvalid
 from jobs.models import Job, ProtocolEvent
 from jobs.signals import job_accepted
@@ -105,7 +105,7 @@ def test_a_field_out_of_range_is_refused_by_name(fields: dict[str, Any], field: 
 
 
 def test_an_unknown_kind_is_refused_with_those_that_are_known() -> None:
-    with pytest.raises(SubmissionInvalid, match="known kinds: .*probe") as refused:
+    with pytest.raises(SubmissionInvalid, match=r"known kinds: .*probe") as refused:
         submit("tranfser", {})
     assert refused.value.field == "kind"
 
@@ -114,8 +114,8 @@ def test_a_handlers_refusal_names_the_field_inside_the_spec(monkeypatch: pytest.
     def refuse(spec: Mapping[str, Any]) -> Mapping[str, Any]:
         raise SpecInvalid("source", "is missing")
 
-    monkeypatch.setitem(submission._validators, "strict", refuse)
-    with pytest.raises(SpecInvalid, match="spec.source: is missing"):
+    monkeypatch.setitem(requests._validators, "strict", refuse)
+    with pytest.raises(SpecInvalid, match=r"spec\.source: is missing"):
         submit("strict", {})
 
 
@@ -156,6 +156,11 @@ def test_a_submission_is_undone_with_the_callers_transaction() -> None:
     class Undo(Exception):
         pass
 
+    def submit_and_undo() -> None:
+        with transaction.atomic():
+            submit(driver.KIND, {}, key="k")
+            raise Undo
+
     announced: list[Any] = []
 
     def receive(job_ids: list[Any], **_: Any) -> None:
@@ -163,9 +168,8 @@ def test_a_submission_is_undone_with_the_callers_transaction() -> None:
 
     job_accepted.connect(receive)
     try:
-        with pytest.raises(Undo), transaction.atomic():
-            submit(driver.KIND, {}, key="k")
-            raise Undo
+        with pytest.raises(Undo):
+            submit_and_undo()
         assert (Job.objects.count(), announced) == (0, [])
         kept = submit(driver.KIND, {}, key="k")
         submit(driver.KIND, {}, key="k")

@@ -1,4 +1,4 @@
-"""Races between real connections: every contestant waits at a barrier, and each has a connection of its own."""
+"""Races between real connections: every contestant waits at a barrier, and each has its own connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The same transitions from many connections at once: the outcome is one of the serial ones, and exactly one wins."""
+"""The same transitions from many connections at once: the outcome is one of the serial ones, and exactly one
+wins.
+"""
 
 from __future__ import annotations
 
