@@ -144,5 +144,10 @@ ATTEMPT_INDEXES: Final = [
         condition=one_of("stage_state", (StageState.PARTIAL, StageState.COMPLETE))
         & ~Q(state=AttemptState.COMMITTED),
     ),
+    models.Index(
+        "id",
+        name="attempt_area_to_clean",
+        condition=Q(stage_state=StageState.NONE, activated_at__isnull=False, stage_cleaned_at__isnull=True),
+    ),
     models.Index("id", name="attempt_outcome_pending", condition=~Q(pending_outcome=OutcomeRequest.NONE)),
 ]
