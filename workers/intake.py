@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeVar
@@ -123,7 +123,8 @@ def _with_reservation(slot: Slot, offer: Offer, claim: AttemptId) -> Taken | Lef
     if not isinstance(answer, Accepted):
         _give_back_reservation(slot, offer, claim)
         return _left(offer, NotTaken.NOT_AUTHORIZED, str(answer.reason))
-    envelope = ExecutionEnvelope.of(answer.value)
+    grant = answer.value
+    envelope = ExecutionEnvelope.of(grant, time_limit_of(grant.kind, grant.spec))
     fault = envelope.fault(offer, slot.incarnation, slot.kinds)
     if fault is not None:
         # The token is spent; the reaper ends the attempt as soon as its reservation is gone.
@@ -171,6 +172,14 @@ def _recorded(slot: Slot, fence: Fence) -> list[Answer[Any]]:
 def locate(kind: str, spec: Any, fence: Fence) -> str:
     """Where an attempt stages: its handler says."""
     return handler_for(kind).area(spec, fence)
+
+
+def time_limit_of(kind: str, spec: Mapping[str, Any]) -> float | None:
+    """How long one attempt may take, if its handler knows a limit. The supervisor enforces it, not the
+    handler.
+    """
+    limit = getattr(handler_for(kind), "time_limit_s", None)
+    return None if limit is None else limit(spec)
 
 
 def _give_back_reservation(slot: Slot, offer: Offer, claim: AttemptId) -> None:

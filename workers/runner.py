@@ -70,6 +70,10 @@ def _watch(slot: Slot, taken: Taken) -> Watched:
         watched = supervision.watch()
     except (HostFailed, LineClosed) as failure:
         return _no_host(slot, taken, str(failure))
+    except BaseException:
+        # A defect of the supervisor: without it nobody keeps the lease, so nothing may go on working.
+        slot.done_with_host(reusable=False)
+        raise
     slot.done_with_host(reusable=watched.host_reusable)
     return watched
 

@@ -54,6 +54,7 @@ def follow_up(job_id: str, token: int, *, stage: bool, dispatch: bool) -> None:
         offer_now([UUID(job_id)])
     if stage:
         _send(clean_stage, job_id, token)
+    send_offers(reconciler.offer_waiting().offers)
 
 
 def offer_now(job_ids: Sequence[JobId]) -> None:

@@ -26,7 +26,9 @@ def ends_in_state(pid: int, letters: str) -> bool:
 
 
 def seconds_until_settled(job_id: UUID) -> float:
-    """Until the loss is recorded and the job wants its next attempt. When that starts depends on free slots."""
+    """Until the loss is recorded and the job wants its next attempt. When that starts depends on free
+    slots.
+    """
     started = time.monotonic()
     wait_until(lambda: Job.objects.get(id=job_id).authority != 1, 20, "the loss is settled")
     return time.monotonic() - started
@@ -103,8 +105,10 @@ def test_a_worker_that_slept_past_its_lease_wakes_as_a_zombie_and_is_refused(fle
     for pid in frozen:
         os.kill(pid, signal.SIGCONT)
     wait_until(
-        lambda: Attempt.objects.get(id=attempt.id).stop_confirmed_at
-        or Attempt.objects.get(id=attempt.id).worker.state == WorkerState.DOWN,
+        lambda: (
+            Attempt.objects.get(id=attempt.id).stop_confirmed_at
+            or Attempt.objects.get(id=attempt.id).worker.state == WorkerState.DOWN
+        ),
         15,
         "the zombie has stopped",
     )

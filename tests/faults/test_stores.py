@@ -47,7 +47,9 @@ def test_a_wiped_redis_costs_no_attempt(fleet: Fleet) -> None:
 
 
 def test_work_stops_on_its_own_while_redis_cannot_be_reached_and_goes_on_after(fleet: Fleet) -> None:
-    """The partition hits this worker alone, so the others' reaper would take the job: there is no reaper here."""
+    """The partition hits this worker alone, so the others' reaper would take the job: there is no reaper
+    here.
+    """
     fleet.members["beat"].kill_group()
     with proxy_to(settings.REDIS_URL) as proxy:
         fleet.worker("cut", queues="jobs.cut", REDIS_URL=proxy.url)
@@ -78,9 +80,13 @@ def test_a_worker_whose_link_hangs_loses_its_job_and_is_refused(fleet: Fleet) ->
         fleet.worker("well", queues="jobs.hung")
         job = fleet.wait_for(job_id, timeout_s=40)
         assert (job.phase, job.committed) == (Phase.SUCCEEDED, 2)
-        wait_until(lambda: not os.path.exists(f"/proc/{host}"), 15, "PostgreSQL's word ends the fenced attempt")
         wait_until(
-            lambda: Attempt.objects.get(id=attempt.id).state == AttemptState.STOPPED, 15, "its stop is confirmed"
+            lambda: not os.path.exists(f"/proc/{host}"), 15, "PostgreSQL's word ends the fenced attempt"
+        )
+        wait_until(
+            lambda: Attempt.objects.get(id=attempt.id).state == AttemptState.STOPPED,
+            15,
+            "its stop is confirmed",
         )
 
 

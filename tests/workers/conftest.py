@@ -10,6 +10,7 @@ from django.core.management import call_command
 from django.db import connections
 from pytest_django import DjangoDbBlocker
 
+from jobs.audit import audit
 from tests.conftest import delete_own_keys
 from tests.workers.fleet import Fleet
 from workers.handlers import register
@@ -33,6 +34,9 @@ def fleet(
             fleet.beat()
             fleet.control()
             yield fleet
+            fleet.stop()
+            report = audit()
+            assert report.clean, report.broken
         finally:
             fleet.stop()
             delete_own_keys(redis_url)

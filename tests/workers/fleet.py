@@ -1,7 +1,7 @@
 """A real fleet for tests: Celery workers and a beat as child processes, each in a process group of its own.
 
-Leases and periods are short here, so that recovery is seen within seconds. Every process is killed at the end, with all
-that it started, whatever the test did.
+Leases and periods are short here, so that recovery is seen within seconds. Every process is killed at the
+end, with all that it started, whatever the test did.
 """
 
 from __future__ import annotations
@@ -94,9 +94,7 @@ class Fleet:
     environment: Mapping[str, str] = field(default_factory=dict)
     members: dict[str, Member] = field(default_factory=dict)
 
-    def worker(
-        self, name: str, queues: str = "jobs.default", concurrency: int = 1, **extra: str
-    ) -> Member:
+    def worker(self, name: str, queues: str = "jobs.default", concurrency: int = 1, **extra: str) -> Member:
         member = self._start(
             name,
             extra,
@@ -131,27 +129,25 @@ class Fleet:
         for member in self.members.values():
             member.kill_group()
 
-    # --- jobs --------------------------------------------------------------------------------------------------
+    # --- jobs ---------------------------------------------------------------------------------------------
 
-    def submit(self, *steps: Mapping[str, Any], **options: Any) -> UUID:
+    def submit(self, *steps: Mapping[str, Any], time_limit_s: float = 0, **options: Any) -> UUID:
         """A probe that takes these steps. Its target is the fleet's own."""
-        spec = {"target": str(self.home / "target"), "steps": list(steps)}
+        spec = {"target": str(self.home / "target"), "steps": list(steps), "time_limit_s": time_limit_s}
         return submission.submit("probe", spec, **options).job_id
 
     def wait_for(self, job_id: UUID, *phases: Phase, timeout_s: float = 30) -> Job:
-        def there() -> Job | None:
-            job = Job.objects.get(id=job_id)
-            return job if job.phase in (phases or TERMINAL) else None
+        def there() -> bool:
+            return Job.objects.get(id=job_id).phase in (phases or TERMINAL)
 
-        return wait_until(there, timeout_s, f"job {job_id} is {phases or 'terminal'}: {describe(job_id)}")
+        wait_until(there, timeout_s, f"job {job_id} is {phases or 'terminal'}: {describe(job_id)}")
+        return Job.objects.get(id=job_id)
 
     def wait_executing(self, job_id: UUID, token: int = 1, timeout_s: float = 30) -> Attempt:
-        def there() -> Attempt | None:
-            return Attempt.objects.filter(
-                job_id=job_id, token=token, state=AttemptState.EXECUTING
-            ).first()
-
-        return wait_until(there, timeout_s, f"attempt {token} of {job_id} executes: {describe(job_id)}")
+        attempts = Attempt.objects.filter(job_id=job_id, token=token)
+        executing = attempts.filter(state=AttemptState.EXECUTING)
+        wait_until(executing.exists, timeout_s, f"attempt {token} executes: {describe(job_id)}")
+        return attempts.get()
 
     def member_running(self, attempt: Attempt) -> Member:
         pid = attempt.worker.pid

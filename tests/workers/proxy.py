@@ -10,7 +10,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 
 class Proxy:
-    """Forwards connections to `url`'s server, until it is cut; then new ones are refused and old ones hang or end."""
+    """Forwards connections to `url`'s server, until it is cut; then new ones are refused and old ones hang
+    or end.
+    """
 
     def __init__(self, url: str) -> None:
         self._parts = urlsplit(url)

@@ -1,4 +1,6 @@
-"""The whole way of a job on a real fleet: it runs once, a duplicate does nothing, a cancel ends it, nothing is left."""
+"""The whole way of a job on a real fleet: it runs once, a duplicate does nothing, a cancel ends it, nothing
+is left.
+"""
 
 from __future__ import annotations
 
@@ -109,3 +111,27 @@ def test_a_kind_that_this_worker_does_not_know_is_left_for_one_that_does(fleet: 
     fleet.worker("new", queues="jobs.mixed")
     job = fleet.wait_for(job_id)
     assert (job.phase, job.current_token) == (Phase.SUCCEEDED, 1)
+
+
+def test_an_attempt_that_takes_too_long_is_ended_whatever_it_does(fleet: Fleet, worker: Member) -> None:
+    job_id = fleet.submit({"do": "ignore_stop", "s": 600}, time_limit_s=0.5, max_failures=0)
+    job = fleet.wait_for(job_id)
+    assert (job.phase, job.current_token) == (Phase.FAILED, 1)
+    assert "time limit" in Attempt.objects.get(job_id=job_id).why
+
+
+def test_a_permit_that_is_given_back_goes_to_the_next_job_at_once(fleet: Fleet) -> None:
+    limits = '{"narrow": 1}'
+    fleet.worker(
+        "narrow", queues="jobs.narrow", concurrency=2, REMORA_QUEUE_LIMITS=limits, REMORA_REOFFER_S="60"
+    )
+    first = fleet.submit({"do": "sleep", "s": 2}, queue="narrow")
+    fleet.wait_executing(first)
+    second = fleet.submit({"do": "sleep", "s": 0}, queue="narrow")
+    started = fleet.wait_for(second)
+    ended = fleet.wait_for(first)
+    attempt = Attempt.objects.get(job_id=second)
+    assert started.phase == Phase.SUCCEEDED
+    assert ended.finished_at is not None
+    assert attempt.authorized_at >= ended.finished_at
+    assert (attempt.authorized_at - ended.finished_at).total_seconds() < 2

@@ -1,10 +1,10 @@
 """A kind that does what it is told, also what no job should do: for tests and chaos, on where REMORA_PROBE
 is set.
 
-Spec: {"target": "/abs/dir", "steps": [{"do": NAME, ...}, ...]}. Steps run in order; `write` stages and seals
-a member, `checkpoint` persists what was staged so far. An attempt that resumes links the members of the
-checkpoint into its own area and does not write them again; every other step it takes again, but those that
-only hit given tokens.
+Spec: {"target": "/abs/dir", "steps": [{"do": NAME, ...}, ...], "time_limit_s": 0}. Steps run in order;
+`write` stages and seals a member, `checkpoint` persists what was staged so far. An attempt that resumes
+links the members of the checkpoint into its own area and does not write them again; every other step it
+takes again, but those that only hit given tokens.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class ProbeHandler:
     kind = "probe"
 
     def validate(self, spec: JsonMapping) -> JsonMapping:
-        unknown = set(spec) - {"target", "steps"}
+        unknown = set(spec) - {"target", "steps", "time_limit_s"}
         if unknown:
             raise SpecInvalid(sorted(unknown)[0], "unknown key")
         target, steps = spec.get("target"), spec.get("steps")
@@ -182,7 +182,17 @@ class ProbeHandler:
             raise SpecInvalid("steps", f"must be a list of at most {STEPS_MAX} steps")
         for number, step in enumerate(steps):
             _validate_step(f"steps[{number}]", step)
-        return {"target": os.path.normpath(target), "steps": steps}
+        limit = spec.get("time_limit_s", 0)
+        if not isinstance(limit, int | float) or isinstance(limit, bool) or limit < 0:
+            raise SpecInvalid("time_limit_s", "must be a number of seconds")
+        return {"target": os.path.normpath(target), "steps": steps} | (
+            {"time_limit_s": limit} if limit else {}
+        )
+
+    def time_limit_s(self, spec: JsonMapping) -> float | None:
+        """How long one attempt may take."""
+        limit = spec.get("time_limit_s")
+        return None if limit is None else float(limit)
 
     def area(self, spec: JsonMapping, fence: Fence) -> str:
         return os.path.join(spec["target"], str(fence.job_id), str(fence.token))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from workers.reconciler.cancels import finalize_cancel_of, finalize_cancels
-from workers.reconciler.dispatch import project_dispatch, project_dispatch_of
+from workers.reconciler.dispatch import offer_waiting, project_dispatch, project_dispatch_of
 from workers.reconciler.garbage import collect_garbage
 from workers.reconciler.incarnations import watch_incarnations
 from workers.reconciler.outcomes import process_outcomes
@@ -41,6 +41,7 @@ __all__ = [
     "collect_garbage",
     "finalize_cancel_of",
     "finalize_cancels",
+    "offer_waiting",
     "process_outcomes",
     "project_dispatch",
     "project_dispatch_of",

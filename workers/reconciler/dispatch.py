@@ -13,11 +13,18 @@ from jobs.ids import JobId
 from jobs.transitions import Offer
 from workers.coordination import coordination
 from workers.coordination.facts import CoordinationFacts
-from workers.coordination.replies import EnqueueReply
+from workers.coordination.replies import EnqueueReply, ReserveReply
 from workers.coordination.requests import EnqueueRequest
 from workers.reconciler.swept import Run, duty
 
 BUDGET_S: Final = 5.0
+LOOK_ROWS: Final = 20
+_LIMITS: Final = (
+    ReserveReply.GLOBAL_LIMIT,
+    ReserveReply.QUEUE_LIMIT,
+    ReserveReply.KEY_LIMIT,
+    ReserveReply.LOCAL_LIMIT,
+)
 _OFFERED: Final = (EnqueueReply.ENQUEUED, EnqueueReply.REOFFERED)
 
 
@@ -48,6 +55,21 @@ def project_dispatch_of(run: Run, job_ids: Sequence[JobId], *, rows_max: int) ->
     """The same for these jobs, right after they became Queued."""
     for start in range(0, len(job_ids), rows_max):
         offer(run, job_ids[start : start + rows_max])
+
+
+@duty("offer_waiting")
+def offer_waiting(run: Run, *, rows_max: int) -> None:
+    """A permit was given back: offer it to the first job that was refused one.
+
+    Its marker is set already; only the message is due, so nothing is written and no lock is needed.
+    """
+    page = queries.awaiting_dispatch(rows_max=min(rows_max, LOOK_ROWS))
+    facts = coordination().snapshot([offer.job_id for offer in page]).facts if page else {}
+    for offer_ in page:
+        marker, reserved = facts[offer_.job_id].marker, facts[offer_.job_id].reservation
+        if marker is not None and reserved is None and marker.refused in _LIMITS:
+            run.offers.append(offer_)
+            return
 
 
 def _project(run: Run, page: Sequence[Offer]) -> None:
