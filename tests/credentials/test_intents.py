@@ -239,6 +239,7 @@ def test_paths_are_forgotten_only_after_the_quiet_time(vault: Vault) -> None:
     patient = vault.reconciler(Pace(quiet_s=0, forget_s=600, read_token_s=30, rows_max=500))
     patient.reconcile_credentials()
     assert len(vault.audit.paths()) == 1
+    assert vault.live() == set()
     assert SecretPath.objects.get().writer_dead_at is not None
     settle(vault)
     assert vault.audit.paths() == []
