@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import jobs.protocol as pure
-from jobs.protocol.decision import Decision, Refusal
+from jobs.protocol.decision import Accepted, Decision, Refusal
 from jobs.protocol.faults import lose_coordination_state
 from jobs.protocol.records import JobView, LeaseRecord, Limits, Usage, WorkerRecord
 from jobs.protocol.states import AttemptState, LeaseState, OutcomeRequest
@@ -57,7 +58,7 @@ class Step:
     @property
     def callable(self) -> bool:
         """A script is called when everything that PostgreSQL knows of its guards holds."""
-        return self.decision.accepted or self.decision.reason in FOUND_IN_REDIS
+        return isinstance(self.decision, Accepted) or self.decision.reason in FOUND_IN_REDIS
 
 
 class FleetModel:
@@ -84,7 +85,7 @@ class FleetModel:
         if step.said is not None:
             reply = step.said()
             assert (reply == step.accepting) is step.decision.accepted, (step.name, reply, step.decision)
-        if step.decision.accepted:
+        if isinstance(step.decision, Accepted):
             self.views[step.job] = step.decision.value
             self.taken.append(step.name)
 
@@ -99,11 +100,12 @@ class FleetModel:
         for one in TOKENS:
             lease = ask.ReleaseLeaseRequest(job, one, self._attempt(job, one))
             released = pure.release_lease(view, one)
-            yield Step(
-                "release_lease", job, released, lambda r=lease: self.store.release_lease([r])[0], "released"
-            )
+            yield Step("release_lease", job, released, partial(self._say_release, lease), "released")
         yield from self._hints(job, view, token, worker)
         yield from self._durable(job, view, token, worker)
+
+    def _say_release(self, lease: ask.ReleaseLeaseRequest) -> str:
+        return self.store.release_lease([lease])[0]
 
     def _dispatch(self, job: str, view: JobView, token: int, worker: WorkerRecord) -> Iterator[Step]:
         store = self.store
@@ -233,7 +235,7 @@ class FleetModel:
     def crash(self, slot: int) -> None:
         worker, self.slots[slot] = self.slots[slot], self._incarnation()
         down = pure.declare_down(self.workers[worker])
-        assert down.accepted
+        assert isinstance(down, Accepted)
         self.workers[worker] = down.value
         self._each(lambda view: pure.stop_attempts_of(view, worker))
 
@@ -299,7 +301,7 @@ class FleetModel:
 
 
 def _value(decision: Decision[JobView], unchanged: JobView) -> JobView:
-    return decision.value if decision.accepted else unchanged
+    return decision.value if isinstance(decision, Accepted) else unchanged
 
 
 def live(view: JobView) -> JobView:

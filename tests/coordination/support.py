@@ -89,7 +89,8 @@ class Data:
 
     def check_index(self) -> None:
         """What counts and finds permits says exactly what is there."""
-        expected, due = set(), {"lease": {}, "reservation": {}}
+        expected: set[str] = set()
+        due: dict[str, dict[str, float]] = {"lease": {}, "reservation": {}}
         for field, fact in self.permits():
             kind, _, job = field.partition("/")
             due[kind][job] = float(fact["deadline_ms"])

@@ -343,6 +343,7 @@ def test_clean_terminal_coordination(store: CoordinationStore, data: Data, drawn
     job = JobRecord(Phase.FAILED, current_token=token, dispatch_needed=False)
     decision = clean_terminal_coordination(JobView(job, (), before))
     check(
+        data,
         decision,
         before,
         after,

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -27,6 +28,7 @@ from workers.coordination.requests import (
     PermitLimits,
     RegrantRequest,
     ReleaseReservationRequest,
+    RenewRequest,
     ReserveRequest,
 )
 from workers.coordination.store import CoordinationStore, Timing
@@ -50,6 +52,22 @@ def all_at_once(steps: list[Callable[[], str]]) -> list[str]:
 def reserve_step(store: CoordinationStore, job: str, racer: int, limit: int) -> Callable[[], str]:
     request = ReserveRequest(job, 1, f"w{racer}", f"c{racer}", QUEUE, limits=PermitLimits(limit))
     return lambda: store.reserve([request])[0]
+
+
+def regrant(store: CoordinationStore, request: RegrantRequest) -> str:
+    return store.regrant_lease([request])[0].reply
+
+
+def renew_one(store: CoordinationStore, request: RenewRequest) -> str:
+    return store.renew_lease([request])[0]
+
+
+def activate_one(store: CoordinationStore, request: ActivateRequest) -> str:
+    return store.activate_attempt([request])[0].reply
+
+
+def release_one(store: CoordinationStore, request: ReleaseReservationRequest) -> str:
+    return store.release_reservation([request])[0]
 
 
 @pytest.mark.parametrize("round_number", range(5))
@@ -90,7 +108,7 @@ def test_a_regrant_against_a_reserve_for_the_last_permit_lets_one_through(
         replies = all_at_once(
             [
                 reserve_step(store, "j1", 1, 1),
-                lambda request=request: store.regrant_lease([request])[0].reply,  # type: ignore[misc]
+                partial(regrant, store, request),
             ]
         )
         assert replies in (
@@ -107,9 +125,9 @@ def test_a_renewal_against_the_sweep_leaves_it_either_live_or_expired_for_good(
         data.older(2 * store.timing.lease_ms, f"lease/j{number}")
         renewed, lapsed = all_at_once(
             [
-                lambda renew=renew: store.renew_lease([renew])[0],
+                partial(renew_one, store, renew),
                 lambda: str(len(store.expire_leases().lapsed)),
-            ]  # type: ignore[misc]
+            ]
         )
         assert (renewed, lapsed) in ((RenewReply.RENEWED, "0"), (RenewReply.LEASE_EXPIRED, "1"))
         assert store.renew_lease([renew]) == [RenewReply(renewed)]
@@ -125,8 +143,8 @@ def test_an_activation_against_the_release_of_its_reservation_is_one_or_the_othe
         release = ReleaseReservationRequest(job, 1, "w1", "c1")
         activated, released = all_at_once(
             [
-                lambda activate=activate: store.activate_attempt([activate])[0].reply,  # type: ignore[misc]
-                lambda release=release: store.release_reservation([release])[0],  # type: ignore[misc]
+                partial(activate_one, store, activate),
+                partial(release_one, store, release),
             ]
         )
         assert (activated, released) in (
