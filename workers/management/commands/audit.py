@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from jobs import audit, history, queries
+from workers import ledgers
 from workers.management import drawing
 from workers.management.console import Exit, RemoraCommand
 
@@ -32,6 +33,7 @@ class Command(RemoraCommand):
         job_id = queries.find_job(options["job"]).id if options["job"] else None
         if options["export"]:
             return self._export(Path(options["export"]), job_id)
+        ledgers.register()
         report = audit.audit(None if job_id is None else [job_id])
         first = report.first
         if self.as_json:
