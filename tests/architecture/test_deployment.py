@@ -29,9 +29,11 @@ def dockerfile() -> list[tuple[str, str]]:
 
 
 def test_every_process_of_the_fleet_is_there() -> None:
-    assert set(SERVICES) == {"postgres", "redis", "openbao", "migrate", "web", "beat", "control", "compute"}
+    assert set(SERVICES) == {"postgres", "redis", "openbao"} | {"migrate", "access"} | {
+        *("web", "beat", "control", "compute")
+    }
     assert SERVICES["compute"]["deploy"]["replicas"] >= 2
-    assert SERVICES["migrate"]["restart"] == "no"
+    assert SERVICES["migrate"]["restart"] == SERVICES["access"]["restart"] == "no"
 
 
 @pytest.mark.parametrize("name", OWN)

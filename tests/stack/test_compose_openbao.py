@@ -11,6 +11,10 @@ from typing import Any
 
 import yaml
 
+from credentials.access import AccessPlan, install_access
+from credentials.kv import SecretStore
+from credentials.secret import Secret
+from credentials.vault import VaultConfig, VaultSession
 from remora_site.stack import ports
 from remora_site.stack.openbao import program
 from tests.stack.conftest import PROJECT
@@ -48,6 +52,18 @@ def running(configuration: Path, port: int, log: Path) -> Iterator[None]:
         process.wait(20)
 
 
+def install_and_use(addr: str) -> None:
+    """What the `access` container does there, and what the others then can."""
+    session = VaultSession(VaultConfig(addr, token=Secret(TOKEN)))
+    install_access(session, AccessPlan("secret", "remora"))
+    secrets = SecretStore(session, "secret", "remora")
+    secrets.write("path", {"value": Secret("x")}, secrets.write_token(60))
+    assert secrets.read(secrets.read_token("path", 60)) == {"value": Secret("x")}
+    secrets.destroy("path")
+    assert secrets.forget_reader("path")
+    secrets.forget("path")
+
+
 def test_the_configuration_in_compose_initialises_and_unseals_itself(tmp_path: Path) -> None:
     content = yaml.safe_load((PROJECT / "compose.yaml").read_text())["configs"]["openbao"]["content"]
     chosen = ports.choose(2, [])
@@ -70,6 +86,7 @@ def test_the_configuration_in_compose_initialises_and_unseals_itself(tmp_path: P
         with running(configuration, port, tmp_path / "log"):
             assert ask(port, "POST", "/v1/secret/data/kept", {"data": {"word": "otter"}})[0] == 200
             assert ask(port, "GET", "/v1/sys/raw/core")[0] == 403
+            install_and_use(f"http://127.0.0.1:{port}")
         with running(configuration, port, tmp_path / "log"):
             status, answer = ask(port, "GET", "/v1/secret/data/kept")
             assert (status, answer["data"]["data"]) == (200, {"word": "otter"})

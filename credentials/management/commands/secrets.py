@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as jsons
 import sys
 from argparse import ArgumentParser
+from dataclasses import replace
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -25,12 +26,13 @@ class Command(BaseCommand):
         parser.add_argument("--destroy", action="store_true", help="destroy secrets that nobody owns")
         parser.add_argument("--json", action="store_true", help="one line of JSON on stdout")
         parser.add_argument(
-            "--install", action="store_true", help="install policies, roles and the AppRole; prints its login"
+            "--install", action="store_true", help="install Remora's policies, roles and AppRole in Vault"
         )
+        parser.add_argument("--login", action="store_true", help="with --install: print a new AppRole login")
 
     def handle(self, *args: Any, destroy: bool, json: bool, install: bool, **options: Any) -> None:
         if install:
-            self._install(json)
+            self._install(json, options["login"])
             return
         answer: dict[str, Any] = {
             "intents": {
@@ -78,19 +80,19 @@ class Command(BaseCommand):
         if answer["trouble"]:
             self.stderr.write(answer["trouble"])
 
-    def _install(self, as_json: bool) -> None:
-        """Run with an administrator's VAULT_TOKEN. The secret id is printed once and kept nowhere."""
-        admin, plan = session_for(config.vault_config()), config.access_plan()
+    def _install(self, as_json: bool, with_login: bool) -> None:
+        """As an administrator: with VAULT_TOKEN, also where an AppRole is set. A login is printed once."""
+        admin, plan = session_for(replace(config.vault_config(), role_id="")), config.access_plan()
         try:
             install_access(admin, plan)
-            login = issue_approle_login(admin, plan)
+            login = issue_approle_login(admin, plan) if with_login else None
         except CredentialError as error:
             raise CommandError(str(error)) from None
-        shown = {"VAULT_ROLE_ID": login.role_id, "VAULT_SECRET_ID": login.secret_id.reveal()}
-        lines = (
-            jsons.dumps(shown) if as_json else "\n".join(f"{name}={value}" for name, value in shown.items())
-        )
-        self.stdout.write(lines)
+        shown: dict[str, Any] = {"installed": plan.name}
+        if login is not None:
+            shown |= {"VAULT_ROLE_ID": login.role_id, "VAULT_SECRET_ID": login.secret_id.reveal()}
+        lines = "\n".join(f"{name}={value}" for name, value in shown.items())
+        self.stdout.write(jsons.dumps(shown) if as_json else lines)
 
 
 def _intent(row: Any) -> dict[str, Any]:
