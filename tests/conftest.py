@@ -6,10 +6,12 @@ from collections.abc import Iterator
 import pytest
 import redis
 from django.conf import settings
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.dispatch import receiver
+from django.test.utils import setup_databases, teardown_databases
+from pytest_django import DjangoDbBlocker
 
 
 @receiver(connection_created)
@@ -18,6 +20,22 @@ def say_that_this_is_a_test(connection: BaseDatabaseWrapper, **_: object) -> Non
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SET remora.allow_truncate = 'on'")
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(
+    django_test_environment: None, django_db_modify_db_settings: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[None]:
+    """The test database, whichever tests were chosen.
+
+    pytest-django's own fixture makes none unless a chosen test bears its mark; those of a fleet do not, because
+    the fleet outlives each of them.
+    """
+    with django_db_blocker.unblock():
+        made = setup_databases(verbosity=0, interactive=False, aliases={DEFAULT_DB_ALIAS})
+    yield
+    with django_db_blocker.unblock():
+        teardown_databases(made, verbosity=0)
 
 
 @pytest.fixture(scope="session")
