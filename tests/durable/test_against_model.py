@@ -1,0 +1,340 @@
+"""Random histories of jobs and workers: after every step PostgreSQL holds what the pure functions give.
+
+Refusals are compared too. The model's side is the pure functions alone, on whole slices; the store loads only
+some of a job's attempts, so this also shows that what it leaves out does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from jobs import audit, protocol, transitions
+from jobs.ids import IncarnationId, JobId
+from jobs.models import Attempt, Job
+from jobs.protocol import (
+    UNBOUNDED,
+    Accepted,
+    CoordinationRecord,
+    Decision,
+    Fence,
+    JobView,
+    LeaseRecord,
+    Limits,
+    Refusal,
+    Refused,
+    WorkerRecord,
+)
+from jobs.protocol.states import LeaseState, OutcomeRequest
+from jobs.rows import attempt_record, job_record
+from jobs.transitions import CancelRequest, InvalidateRequest, StageCompleteRequest, StopReport
+from jobs.values import SYSTEM, Declined, Unasked
+from tests.durable import driver
+
+MAX_ATTEMPTS = 3
+PICK = st.integers(0, 2)
+TOKEN = st.integers(1, MAX_ATTEMPTS)
+LEASE = st.sampled_from([None, *LeaseState])
+QUIET = (Refusal.NOTHING_CHANGED, Refusal.NO_PROGRESS)
+
+
+@dataclass
+class Modelled:
+    """One job on the model's side. `totals`: max_progress of the attempts whose manifest was sealed."""
+
+    id: JobId
+    view: JobView = field(default_factory=JobView)
+    totals: dict[int, int] = field(default_factory=dict)
+
+    def limits(self, token: int = 0) -> Limits:
+        return Limits(MAX_ATTEMPTS, self.totals.get(token, UNBOUNDED))
+
+    def take(self, decision: Decision[JobView]) -> Decision[JobView]:
+        if isinstance(decision, Accepted):
+            # What was seen belongs to the step, not to the job: the next step sees for itself.
+            self.view = replace(decision.value, coordination=CoordinationRecord())
+        return decision
+
+    def seeing(self, coordination: CoordinationRecord) -> JobView:
+        return replace(self.view, coordination=coordination)
+
+
+class StoreAgainstModel(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs: list[Modelled] = []
+        self.workers: dict[IncarnationId, WorkerRecord] = {}
+
+    # --- the world ---------------------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.jobs) < 3)
+    @rule()
+    def accept(self) -> None:
+        policy = {"max_attempts": MAX_ATTEMPTS, "max_failures": 99, "max_losses": 99}
+        self.jobs.append(Modelled(driver.accept(**policy)))
+
+    @precondition(lambda self: len(self.workers) < 3)
+    @rule()
+    def start(self) -> None:
+        id_ = driver.start_worker()
+        self.workers[id_] = WorkerRecord(str(id_))
+
+    @precondition(lambda self: self.workers)
+    @rule(pick=PICK)
+    def crash(self, pick: int) -> None:
+        id_ = self._worker(pick)
+        expected = protocol.declare_down(self.workers[id_])
+        (answer,) = transitions.declare_down([id_], why="test")
+        agree(answer, expected)
+        if isinstance(expected, Accepted):
+            self.workers[id_] = expected.value
+            for job in self.jobs:
+                job.view = protocol.stop_attempts_of(job.view, str(id_))
+
+    # --- one job -----------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.jobs and self.workers)
+    @rule(pick=PICK, pick_worker=PICK, pick_holder=PICK)
+    def authorize(self, pick: int, pick_worker: int, pick_holder: int) -> None:
+        job, worker = self._job(pick), self._worker(pick_worker)
+        seen = CoordinationRecord(reservation=str(self._worker(pick_holder)))
+        request = driver.request_for(job.id, worker)
+        (answer,) = transitions.authorize_attempt(
+            [request], observe=driver.seeing(seen), locate=driver.locate
+        )
+        record = self.workers[worker]
+        agree(answer, job.take(protocol.authorize_attempt(job.seeing(seen), record, job.limits())))
+
+    @precondition(lambda self: self.jobs)
+    @rule(pick=PICK, token=TOKEN)
+    def activate(self, pick: int, token: int) -> None:
+        def decide(job: Modelled, worker: WorkerRecord) -> Decision[JobView]:
+            attempt = job.view.attempt(token)
+            if attempt and attempt.state == "AttemptExecuting" and job.view.current_authority(token):
+                return Accepted(job.view)
+            seen = CoordinationRecord(reservation=worker.id)
+            return protocol.activate_attempt(job.seeing(seen), token, worker)
+
+        self._on_attempt(pick, token, lambda fence: transitions.record_activated([fence]), decide)
+
+    @precondition(lambda self: self.jobs)
+    @rule(pick=PICK, token=TOKEN, progress=st.integers(0, 5))
+    def checkpoint(self, pick: int, token: int, progress: int) -> None:
+        def decide(job: Modelled, worker: WorkerRecord) -> Decision[JobView]:
+            fenced = protocol.persist_checkpoint(job.view, token, worker)
+            if isinstance(fenced, Refused) and fenced.reason not in QUIET:
+                return fenced
+            job.take(protocol.advance_attempt(job.view, token, progress, worker, job.limits(token)))
+            job.take(protocol.persist_checkpoint(job.view, token, worker))
+            return Accepted(job.view)
+
+        self._on_attempt(pick, token, lambda fence: [driver.checkpoint(fence, progress)], decide)
+
+    @precondition(lambda self: self.jobs)
+    @rule(pick=PICK, token=TOKEN)
+    def complete(self, pick: int, token: int) -> None:
+        def decide(job: Modelled, worker: WorkerRecord) -> Decision[JobView]:
+            return self._complete(job, token, worker)
+
+        request: Callable[[Fence], Any] = lambda fence: transitions.record_stage_complete(  # noqa: E731
+            [StageCompleteRequest(fence, 5)]
+        )
+        self._on_attempt(pick, token, request, decide)
+
+    @precondition(lambda self: self.jobs)
+    @rule(pick=PICK, token=TOKEN, succeeds=st.booleans())
+    def settle(self, pick: int, token: int, succeeds: bool) -> None:
+        def decide(job: Modelled, worker: WorkerRecord) -> Decision[Any]:
+            before = job.view.attempt(token)
+            if succeeds and (refused := self._complete(job, token, worker)).refused:
+                return refused
+            outcome = OutcomeRequest.SUCCESS if succeeds else OutcomeRequest.RETRYABLE_FAILURE
+            if before and before.pending_outcome is OutcomeRequest.NONE:
+                sent = job.take(protocol.send_outcome(job.view, token, outcome, worker))
+                if sent.refused:
+                    return sent
+            name, decision = protocol.process_outcome(job.view, token, job.limits(token))
+            job.take(decision)
+            if name == "RejectOutcome" and decision.accepted:
+                job.take(protocol.cooperative_stop(job.view, token, worker))
+            return decision
+
+        fitting = self._settled_so(pick, token, succeeds)
+        if fitting is None:
+            return
+        request = driver.success if succeeds else driver.failure
+        self._on_attempt(pick, token, lambda f: transitions.settle([replace(request(f), **fitting)]), decide)
+
+    @precondition(lambda self: self.jobs)
+    @rule(pick=PICK, token=TOKEN)
+    def send_failure(self, pick: int, token: int) -> None:
+        def decide(job: Modelled, worker: WorkerRecord) -> Decision[JobView]:
+            outcome = OutcomeRequest.RETRYABLE_FAILURE
+            return job.take(protocol.send_outcome(job.view, token, outcome, worker))
+
+        self._on_attempt(pick, token, lambda fence: transitions.send_outcome([driver.failure(fence)]), decide)
+
+    @precondition(lambda self: self.jobs)
+    @rule(pick=PICK, token=TOKEN)
+    def process(self, pick: int, token: int) -> None:
+        def decide(job: Modelled, worker: WorkerRecord) -> Decision[JobView]:
+            return job.take(protocol.process_outcome(job.view, token, job.limits(token))[1])
+
+        self._on_attempt(pick, token, lambda fence: transitions.process_outcome([fence]), decide)
+
+    @precondition(lambda self: self.jobs)
+    @rule(pick=PICK, token=TOKEN, lease=LEASE, reserved=st.booleans())
+    def reap(self, pick: int, token: int, lease: LeaseState | None, reserved: bool) -> None:
+        leases = () if lease is None else (LeaseRecord(token, lease),)
+        seen = CoordinationRecord(reservation="somebody" if reserved else None, leases=leases)
+
+        def decide(job: Modelled, worker: WorkerRecord) -> Decision[JobView]:
+            return job.take(protocol.reap_lost_attempt(job.seeing(seen), token, job.limits(token)))
+
+        self._on_attempt(
+            pick,
+            token,
+            lambda fence: transitions.reap_lost_attempt([fence], observe=driver.seeing(seen)),
+            decide,
+        )
+
+    @precondition(lambda self: self.jobs)
+    @rule(pick=PICK, token=TOKEN, lease=LEASE, notice=st.booleans())
+    def stop(self, pick: int, token: int, lease: LeaseState | None, notice: bool) -> None:
+        leases = () if lease is None else (LeaseRecord(token, lease),)
+        seen = CoordinationRecord(leases=leases, cancel_notice=notice)
+
+        def decide(job: Modelled, worker: WorkerRecord) -> Decision[JobView]:
+            attempt = job.view.attempt(token)
+            if attempt and attempt.state in ("AttemptStopped", "AttemptCommitted"):
+                return Accepted(job.view)
+            return job.take(protocol.cooperative_stop(job.seeing(seen), token, worker))
+
+        report: Callable[[Fence], StopReport] = lambda fence: StopReport(fence, lease, notice)  # noqa: E731
+        self._on_attempt(pick, token, lambda fence: transitions.cooperative_stop([report(fence)]), decide)
+
+    @precondition(lambda self: self.jobs)
+    @rule(pick=PICK, token=TOKEN)
+    def clean(self, pick: int, token: int) -> None:
+        def decide(job: Modelled, worker: WorkerRecord) -> Decision[JobView]:
+            return job.take(protocol.cleanup_stage(job.view, token, worker))
+
+        def request(fence: Fence) -> Any:
+            answers = transitions.cleanup_stage([fence])
+            # Kept for a successor: the store waits where the module may go on.
+            return None if answers[0] == Declined(Unasked.STAGE_STILL_NEEDED) else answers
+
+        self._on_attempt(pick, token, request, decide)
+
+    @precondition(lambda self: self.jobs)
+    @rule(pick=PICK, action=st.sampled_from(["schedule_retry", "request_cancel", "finalize_cancel"]))
+    def whole_job(self, pick: int, action: str) -> None:
+        job = self._job(pick)
+        requests: dict[str, Callable[[], Any]] = {
+            "schedule_retry": lambda: transitions.schedule_retry([job.id], due_only=False),
+            "request_cancel": lambda: transitions.request_cancel([CancelRequest(job.id)], actor=SYSTEM),
+            "finalize_cancel": lambda: transitions.finalize_cancel([job.id]),
+        }
+        (answer,) = requests[action]()
+        agree(answer, job.take(getattr(protocol, action)(job.view)))
+
+    @precondition(lambda self: self.jobs)
+    @rule(pick=PICK)
+    def invalidate(self, pick: int) -> None:
+        job = self._job(pick)
+        (answer,) = transitions.invalidate_checkpoint([InvalidateRequest(job.id, "test")])
+        decision = job.take(protocol.invalidate_checkpoint(job.view))
+        if decision == Refused(Refusal.CHECKPOINT_NOT_VALID):
+            decision = Accepted(job.view)
+        agree(answer, decision)
+
+    # --- comparison --------------------------------------------------------------------------------------
+
+    @invariant()
+    def the_store_holds_what_the_model_gives(self) -> None:
+        for job in self.jobs:
+            rows = Attempt.objects.filter(job_id=job.id).order_by("token")
+            stored = JobView(
+                job_record(Job.objects.get(id=job.id)), tuple(attempt_record(row) for row in rows)
+            )
+            assert stored == job.view
+
+    def teardown(self) -> None:
+        report = audit.audit([job.id for job in self.jobs])
+        assert report.clean, report.broken
+
+    # --- parts -------------------------------------------------------------------------------------------
+
+    def _job(self, pick: int) -> Modelled:
+        return self.jobs[pick % len(self.jobs)]
+
+    def _worker(self, pick: int) -> IncarnationId:
+        return list(self.workers)[pick % len(self.workers)]
+
+    def _on_attempt(
+        self,
+        pick: int,
+        token: int,
+        request: Callable[[Fence], Any],
+        decide: Callable[[Modelled, WorkerRecord], Decision[Any]],
+    ) -> None:
+        job = self._job(pick)
+        answers = request(Fence(job.id, token))
+        attempt = job.view.attempt(token)
+        if attempt is None:
+            assert isinstance(answers[0], Declined)
+        elif answers is not None:
+            worker = next(w for w in self.workers.values() if w.id == attempt.worker)
+            agree(answers[0], decide(job, worker))
+
+    def _complete(self, job: Modelled, token: int, worker: WorkerRecord) -> Decision[JobView]:
+        attempt = job.view.attempt(token)
+        if attempt is not None and attempt.stage_state == "StageComplete":
+            return Accepted(job.view)
+        total = 6 if attempt is None else max(6, attempt.progress)
+        decision = protocol.advance_attempt(job.view, token, 6, worker, Limits(MAX_ATTEMPTS, total))
+        if decision.accepted:
+            job.totals[token] = 6
+        return job.take(decision)
+
+    def _settled_so(self, pick: int, token: int, succeeds: bool) -> dict[str, Any] | None:
+        """What the request adds; None where a repeat or a stored outcome makes another comparison due."""
+        attempt = self._job(pick).view.attempt(token)
+        if attempt is None:
+            return {}
+        over = attempt.state in ("AttemptStopped", "AttemptCommitted")
+        if over or attempt.pending_outcome is not OutcomeRequest.NONE:
+            return None
+        return {"total": 5} if succeeds else {}
+
+
+def agree(answer: Any, expected: Decision[Any]) -> None:
+    """Both accepted, or both refused for the same reason."""
+    got = None if answer.accepted else answer.reason
+    assert got == (None if expected.accepted else expected.reason)  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+def test_the_store_equals_the_model(transactional_db: None) -> None:
+    run_state_machine_as_test(
+        StoreAgainstModel,
+        settings=settings(
+            max_examples=30,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            print_blob=True,
+        ),
+    )
