@@ -15,6 +15,7 @@ from contextlib import suppress
 from threading import Event
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from workers.files.directories import start_writing_back
 from workers.files.walk import Entry, EntryKind
 from workers.handlers.api import AttemptContext
 from workers.handlers.failures import AttemptFailure
@@ -212,6 +213,7 @@ class Copier:
         source_fd = self._source.open_file(entry)
 
         def on_chunk(got: int) -> None:
+            start_writing_back(partial.fd, partial.offset, got)
             partial.offset += got
             self._ctx.count_sent(got)
             self._ledger.report("copying")
