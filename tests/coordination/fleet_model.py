@@ -5,60 +5,19 @@ compared.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import jobs.protocol as pure
-from jobs.protocol.decision import Accepted, Decision, Refusal
+from jobs.protocol.decision import Accepted, Decision
 from jobs.protocol.faults import lose_coordination_state
-from jobs.protocol.records import JobView, LeaseRecord, Limits, Usage, WorkerRecord
+from jobs.protocol.records import JobView, LeaseRecord, Usage, WorkerRecord
 from jobs.protocol.states import AttemptState, LeaseState, OutcomeRequest
+from tests.coordination.fleet_steps import JOBS, LIMITS, PERMITS, TICK_MS, TOKENS, Step
 from tests.coordination.support import QUEUE, Data, record_in_ticks
 from workers.coordination import requests as ask
 from workers.coordination.replies import RegrantReply, RenewReply
-from workers.coordination.store import CoordinationStore, Timing
-
-JOBS = ("j1", "j2", "j3")
-TOKENS = (1, 2, 3)
-LIMITS = Limits(
-    max_attempts=3, max_progress=2, lease_limit=2, reservation_limit=2, local_limit=2, global_limit=2
-)
-PERMITS = ask.PermitLimits(global_limit=2, local_limit=2)
-TICK_MS = 5_000
-TIMING = Timing(lease_ms=2 * TICK_MS, reservation_ms=2 * TICK_MS, sweep_gap_ms=3_600_000)
-# What only Redis knows of an action's guards; every other refusal is one that the caller found in PostgreSQL.
-FOUND_IN_REDIS = {
-    Refusal.MARKER_PRESENT,
-    Refusal.NO_MARKER,
-    Refusal.RESERVED,
-    Refusal.NOT_RESERVED,
-    Refusal.RESERVED_BY_ANOTHER,
-    Refusal.NO_GLOBAL_PERMIT,
-    Refusal.NO_LOCAL_PERMIT,
-    Refusal.LEASE_NOT_LIVE,
-    Refusal.LEASE_NOT_LOST,
-    Refusal.NOTHING_CHANGED,
-    Refusal.NOTICE_PRESENT,
-    Refusal.NO_LIVE_PROGRESS,
-    Refusal.PROGRESS_IS_BACKED,
-    Refusal.COORDINATION_CLEAN,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One action on one job: what the model says, and, for a coordination action, how to ask Redis."""
-
-    name: str
-    job: str
-    decision: Decision[JobView]
-    said: Callable[[], str] | None = None
-    accepting: str = ""
-
-    @property
-    def callable(self) -> bool:
-        """A script is called when everything that PostgreSQL knows of its guards holds."""
-        return isinstance(self.decision, Accepted) or self.decision.reason in FOUND_IN_REDIS
+from workers.coordination.store import CoordinationStore
 
 
 class FleetModel:

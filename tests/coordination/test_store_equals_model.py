@@ -15,7 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tests.coordination.fleet_model import JOBS, TIMING, FleetModel
+from tests.coordination.fleet_model import FleetModel
+from tests.coordination.fleet_steps import JOBS, TIMING
 from tests.coordination.support import Data
 from workers.coordination.connection import Connection
 from workers.coordination.store import CoordinationStore
