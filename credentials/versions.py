@@ -180,6 +180,19 @@ def readable(owner: str) -> list[CredentialVersion]:
     return [*live.filter(owner=owner), *live.filter(pins__holder=owner).order_by("pk")]
 
 
+def owners_with_secrets(owners: Sequence[str]) -> set[str]:
+    """Which of these own a live secret or have pinned a version: they need Vault, the others do not."""
+    live = CredentialVersion.objects.filter(state=VersionState.LIVE, owner__in=owners)
+    pinned = VersionPin.objects.filter(holder__in=owners)
+    return {*live.values_list("owner", flat=True), *pinned.values_list("holder", flat=True)}
+
+
+def holders_with_pins(rows_max: int, after: str = "") -> list[str]:
+    """Who has pinned versions, in order: for a sweep of those that are over and were not unpinned."""
+    found = VersionPin.objects.filter(holder__gt=after).order_by("holder").values_list("holder", flat=True)
+    return list(found.distinct()[:rows_max])
+
+
 # --- the end of a version ---------------------------------------------------------------------------------
 
 

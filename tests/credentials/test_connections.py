@@ -175,6 +175,9 @@ def test_a_later_attempt_pins_what_is_current_then(vault: Vault) -> None:
     assert VersionPin.objects.count() == 1
     versions.pin_versions("job:1", ["source"])
     assert VersionPin.objects.count() == 1
+    assert versions.owners_with_secrets(["job:1", "job:2"]) == {"job:1"}
+    assert versions.holders_with_pins(10) == ["job:1"]
+    assert versions.holders_with_pins(10, after="job:1") == []
 
 
 def test_pinning_against_rotating_and_destroying_never_leaves_a_pin_on_a_destroyed_version(

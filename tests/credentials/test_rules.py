@@ -51,38 +51,35 @@ def sql(statement: str, *values: Any) -> None:
 
 
 STATES = [state for state in IntentState if state is not IntentState.UNUSED]
-STEPS = {
-    (IntentState.PREPARED, IntentState.WRITING),
-    (IntentState.PREPARED, IntentState.ABANDONED),
+# These need nothing beside the row itself: their paths and versions are as they must be.
+BARE_STEPS = {
     (IntentState.WRITING, IntentState.WRITTEN),
-    (IntentState.WRITING, IntentState.PREPARED),
     (IntentState.WRITING, IntentState.ABANDONING),
     (IntentState.WRITTEN, IntentState.ABANDONING),
-    (IntentState.WRITTEN, IntentState.COMMITTED),
-    (IntentState.ABANDONING, IntentState.ABANDONED),
+    (IntentState.PREPARED, IntentState.ABANDONED),
 }
 
 
-@pytest.mark.parametrize("after", STATES)
 @pytest.mark.parametrize("before", STATES)
-def test_no_step_but_the_actions_is_possible(before: IntentState, after: IntentState) -> None:
+def test_no_step_but_the_actions_is_possible(before: IntentState) -> None:
     """And of the actions' own steps, none without what belongs to it: a path, its closing, a version."""
     intent = intent_in(before)
-    if before is after:
-        return
-    free = {
-        (IntentState.WRITING, IntentState.WRITTEN),
-        (IntentState.WRITING, IntentState.ABANDONING),
-        (IntentState.WRITTEN, IntentState.ABANDONING),
-        (IntentState.PREPARED, IntentState.ABANDONED),
-    }
-    statement = f"UPDATE {INTENT} SET state = %s, version_durable = %s WHERE id = %s"
-    durable = after is IntentState.COMMITTED
-    if (before, after) in free:
-        sql(statement, after, durable, intent.pk)
-        return
-    with pytest.raises(IntegrityError, match=r"NoOrphanSecrets|WellFormed|Immutable|well_formed"):
-        sql(statement, after, durable, intent.pk)
+    for after in set(STATES) - {before}:
+        refused = ""
+        try:
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute(
+                    f"UPDATE {INTENT} SET state = %s, version_durable = %s WHERE id = %s",
+                    [after, after is IntentState.COMMITTED, intent.pk],
+                )
+                cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+                transaction.set_rollback(True)
+        except IntegrityError as error:
+            refused = str(error)
+        assert bool(refused) == ((before, after) not in BARE_STEPS), (before, after)
+        assert not refused or any(
+            word in refused for word in ("NoOrphan", "ellFormed", "well_f", "Immutable")
+        )
     assert CredentialIntent.objects.get(pk=intent.pk).state == before
 
 
