@@ -12,6 +12,8 @@ from workers.coordination.requests import (
     CleanRequest,
     ClearProgressRequest,
     EnqueueRequest,
+    Heartbeat,
+    Id,
     NoticeRequest,
     ReleaseLeaseRequest,
     ReportRequest,
@@ -19,7 +21,7 @@ from workers.coordination.requests import (
 from workers.coordination.store import CoordinationStore
 
 
-def report(job: str = "j1", token: int = 1, progress: int = 5, phase: str = "") -> ReportRequest:
+def report(job: Id = "j1", token: int = 1, progress: int = 5, phase: str = "") -> ReportRequest:
     return ReportRequest(job, token, f"attempt-{job}-{token}", progress, None, phase)
 
 
@@ -117,6 +119,27 @@ def test_cleaning_stops_before_anything_newer_than_the_read(
         before.live_progress_token,
     )
     assert store.clean_terminal_coordination([CleanRequest("j1", TOKEN_MAX)]) == [CleanReply.CLEANED]
+
+
+def test_a_job_whose_name_is_no_text_can_be_looked_at_and_cleaned_away(
+    store: CoordinationStore, data: Data
+) -> None:
+    data.write("markers", "j\udcff", marker_fact(data))
+    [name] = store.scan_jobs("markers:0").job_ids
+    assert store.snapshot([name]).facts[name].marker is not None
+    assert store.clean_terminal_coordination([CleanRequest(name, TOKEN_MAX)]) == [CleanReply.CLEANED]
+
+
+def test_a_batch_larger_than_a_chunk_is_answered_in_order(store: CoordinationStore) -> None:
+    renewals = [leased(store, f"j{number}") for number in range(120)]
+    store.publish_cancel_notice([NoticeRequest(f"j{number}", 1) for number in range(0, 120, 7)])
+    beats = [
+        Heartbeat(renew, report(renew.job_id, 1, number) if number % 3 == 0 else None)
+        for number, renew in enumerate(renewals)
+    ]
+    answers = store.heartbeat(beats)
+    assert [answer.cancel_notice for answer in answers] == [number % 7 == 0 for number in range(120)]
+    assert [answer.report is not None for answer in answers] == [number % 3 == 0 for number in range(120)]
 
 
 @pytest.mark.parametrize(
