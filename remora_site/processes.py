@@ -138,8 +138,8 @@ class Programs:
         """
         process = self._popen(program, subprocess.PIPE, None)
         self.running[program.name] = Running(program, process)
-        answer = process.stdout.read() if process.stdout else b""
-        code = process.wait()
+        answer, _ = process.communicate()
+        code = process.returncode
         del self.running[program.name]
         return code, answer.decode("utf-8", "backslashreplace")
 
@@ -197,9 +197,12 @@ class Programs:
         )
 
     def _pump(self, name: str, process: subprocess.Popen[bytes]) -> None:
-        for line in process.stdout or ():
-            if self._say is not None:
-                self._say(name, line.decode("utf-8", "backslashreplace").rstrip("\r\n"))
+        if process.stdout is None:
+            return
+        with process.stdout as lines:
+            for line in lines:
+                if self._say is not None:
+                    self._say(name, line.decode("utf-8", "backslashreplace").rstrip("\r\n"))
 
 
 class Interrupted(KeyboardInterrupt):

@@ -28,8 +28,8 @@ def django_db_setup(
 ) -> Iterator[None]:
     """The test database, whichever tests were chosen.
 
-    pytest-django's own fixture makes none unless a chosen test bears its mark; those of a fleet do not, because
-    the fleet outlives each of them.
+    pytest-django's own fixture makes none unless a chosen test bears its mark; those of a fleet do not,
+    because the fleet outlives each of them.
     """
     with django_db_blocker.unblock():
         made = setup_databases(verbosity=0, interactive=False, aliases={DEFAULT_DB_ALIAS})

@@ -68,7 +68,7 @@ def describe(job_id: JobId) -> Report:
         "attempts": attempts,
         "zombies": [attempt["token"] for attempt in attempts if attempt["zombie"]],
         "checkpoint": {
-            "progress": job.checkpoint,
+            "progress": min(job.checkpoint, detail.result.bytes) if detail.result else job.checkpoint,
             "token": job.checkpoint_token,
             "valid": job.checkpoint_valid,
             "at": _iso(job.checkpoint_at),
@@ -128,7 +128,7 @@ def describe_attempt(attempt: Attempt, job: Job, facts: CoordinationFacts | None
         "ended": _iso(attempt.ended_at),
         "resumed_from_bytes": attempt.initial_progress,
         "resumed_from_token": attempt.resumed_from,
-        "progress": attempt.progress,
+        "progress": _bytes(attempt),
         "bytes_sent": attempt.bytes_sent,
         "stage": attempt.stage_state,
         "stage_location": attempt.stage_location,
@@ -172,6 +172,11 @@ def look(job_ids: Sequence[JobId], now: datetime) -> Seen:
     return Seen(facts, served, now)
 
 
+def _bytes(attempt: Attempt) -> int:
+    """Staged bytes: the protocol's progress without the unit that stands for the sealed manifest."""
+    return attempt.progress - (attempt.progress == attempt.progress_max)
+
+
 def _backed(facts: CoordinationFacts | None, job: Job) -> Report | None:
     """Live progress only if the attempt that reported it still holds authority."""
     live = facts.progress if facts else None
@@ -179,7 +184,8 @@ def _backed(facts: CoordinationFacts | None, job: Job) -> Report | None:
         return None
     return {
         "token": live.token,
-        "progress": live.progress,
+        # A report may be older than the checkpoint of the same attempt, and may not look like a step back.
+        "progress": max(live.progress, job.checkpoint if job.checkpoint_token == live.token else 0),
         "total": live.total,
         "phase": live.phase,
         "age_s": live.age_ms / 1000,

@@ -47,7 +47,7 @@ class Command(RemoraCommand):
             try:
                 self._start_servers(out)
                 with Programs(
-                    environment, say=lambda name, line: out.print(prefixed(name, line))
+                    environment, say=lambda name, line: out.print(prefixed(name, line), soft_wrap=True)
                 ) as programs:
                     login = self._prepare(programs)
                     programs.start(fleet(port, options["workers"], options["slots"]))
@@ -117,4 +117,18 @@ def fleet(port: int, workers: int, slots: int) -> list[Program]:
 
 
 def prefixed(name: str, line: str) -> Text:
-    return Text(f"{name:<{NAME_COLUMNS}} ", style=STYLES.get(name, "")) + Text(line, style="default")
+    return Text(f"{name:<{NAME_COLUMNS}} ", style=STYLES.get(name, "")) + Text(
+        readable(line), style="default"
+    )
+
+
+def readable(line: str) -> str:
+    """A line of our own log as a person reads it; any other line as it is."""
+    try:
+        record = json.loads(line)
+        shown = f"{record.pop('at')[11:19]} {record.pop('level')} {record.pop('message')}"
+    except (ValueError, AttributeError, KeyError, TypeError):
+        return line
+    traceback = record.pop("traceback", "")
+    facts = " ".join(f"{key}={value}" for key, value in record.items() if key not in ("logger", "pid"))
+    return f"{shown} {facts}".rstrip() + (f"\n{traceback}" if traceback else "")
