@@ -32,7 +32,7 @@ def django_db_setup(
     because the fleet outlives each of them.
     """
     with django_db_blocker.unblock():
-        made = setup_databases(verbosity=0, interactive=False, aliases={DEFAULT_DB_ALIAS})
+        made = setup_databases(verbosity=0, interactive=False, aliases={DEFAULT_DB_ALIAS: None})
     yield
     with django_db_blocker.unblock():
         teardown_databases(made, verbosity=0)

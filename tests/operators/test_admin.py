@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -256,5 +257,5 @@ def test_the_journal_is_paged(viewer: Client) -> None:
     assert text_of(viewer, page_of(job_id), before="nonsense")
 
 
-def driver_seq(job_id: object) -> list[int]:
+def driver_seq(job_id: UUID) -> list[int]:
     return list(ProtocolEvent.objects.filter(job_id=job_id).order_by("seq").values_list("seq", flat=True))

@@ -131,7 +131,7 @@ def test_progress_moves_on_the_page_until_the_result_is_there(
         "request", lambda request: errors.append(request.url) if not request.url.startswith(web) else None
     )
 
-    first = wait_until(lambda: percent(page) or None, 60, "the page shows live progress")
+    first = wait_until(lambda: percent(page) or 0, 60, "the page shows live progress")
     assert badge(page) == Phase.RUNNING
     take_picture(page, tmp_path)
     wait_until(lambda: (percent(page) or 0) > first, 30, "progress moves, without loading the page again")

@@ -32,7 +32,7 @@ def python(name: str, text: str) -> Program:
 
 
 def alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return bool(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
 
 
 def test_a_program_that_will_not_stop_is_killed_with_its_children(tmp_path: Path) -> None:
