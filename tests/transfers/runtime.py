@@ -164,3 +164,13 @@ def run_until_done(job: DurableJob, kills: Iterator[Callable[[int], None]]) -> t
             return attempt.run(), sent + attempt.sent
         except Killed:
             sent += attempt.sent
+
+
+def killed_at_checkpoint(job: DurableJob, number: int) -> Attempt:
+    """An attempt that dies right after its checkpoint of that number."""
+    attempt = job.attempt(at_checkpoint=kill_at(number))
+    try:
+        attempt.run()
+    except Killed:
+        return attempt
+    raise AssertionError(f"there was no checkpoint {number}")

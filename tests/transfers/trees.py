@@ -86,6 +86,9 @@ def make_links(root: str) -> None:
     os.link(os.path.join(root, "links/real.txt"), os.path.join(root, "links/hard"))
 
 
+USUAL_BYTES = 5000 + sum(1000 * i for i in range(30)) + 700 * KIB + 13 + 300 * KIB + 6 * 10 + 2 * 100 + 50
+
+
 def make_usual(root: str) -> None:
     """Some of everything: small and large files, empty ones, empty directories, links, odd modes and
     times.
