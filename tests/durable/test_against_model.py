@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -334,6 +334,7 @@ def test_the_store_equals_the_model(transactional_db: None) -> None:
             max_examples=30,
             stateful_step_count=40,
             deadline=None,
+            phases=[Phase.explicit, Phase.generate],  # to shrink takes minutes on a real database
             suppress_health_check=list(HealthCheck),
             print_blob=True,
         ),
