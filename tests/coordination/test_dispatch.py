@@ -190,10 +190,11 @@ def test_only_the_claim_that_reserved_for_this_token_may_activate(store: Coordin
 
 
 def test_activation_retires_an_older_attempts_lease_and_never_displaces_a_newer_one(
-    store: CoordinationStore,
+    store: CoordinationStore, data: Data
 ) -> None:
-    leased(store, "j1", 1)
-    leased(store, "j1", 2)
+    leased(store, "j1", 1, queue="slow", concurrency_key="k")
+    leased(store, "j1", 2, incarnation="w2")
+    data.check_index()
     lease = store.snapshot(["j1"]).facts["j1"].lease
     assert lease is not None
     assert lease.token == 2

@@ -125,10 +125,11 @@ def test_the_same_token_of_another_attempt_is_somebody_elses(store: Coordination
     ]
 
 
-def test_a_regrant_retires_an_older_attempts_leftover(store: CoordinationStore) -> None:
-    leased(store, "j1", 1)
+def test_a_regrant_retires_an_older_attempts_leftover(store: CoordinationStore, data: Data) -> None:
+    leased(store, "j1", 1, queue="slow", incarnation="w2")
     lost = RenewRequest("j1", 2, "a2", "an epoch of before")
     assert [grant.reply for grant in store.regrant_lease([regrant(lost)])] == [RegrantReply.REGRANTED]
+    data.check_index()
     lease = store.snapshot(["j1"]).facts["j1"].lease
     assert lease is not None
     assert (lease.token, store.count_permits().total) == (2, 1)

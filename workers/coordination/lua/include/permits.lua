@@ -59,7 +59,7 @@ end
 -- A restart is told by the server's own run id, in the very script that is about to judge what it finds: no connection,
 -- proxy or replica promotion can come in between.
 do
-  local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+  local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
   if not EPOCH or EPOCH.run_id ~= run_id then begin_epoch(run_id) end
   local permits = redis.call('HLEN', KEY.permits) - 1
   local due = redis.call('ZCARD', KEY.lease_due) + redis.call('ZCARD', KEY.reservation_due)
