@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
+    initialize,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -44,8 +44,10 @@ from jobs.values import SYSTEM, Declined, Unasked
 from tests.durable import driver
 
 MAX_ATTEMPTS = 3
-PICK = st.integers(0, 2)
-TOKEN = st.integers(1, MAX_ATTEMPTS)
+PICK = st.integers(0, 1)
+SELDOM = st.integers(0, 5).map(lambda n: n == 0)
+TOKEN = st.sampled_from([0, 0, 0, 0, 1, 2])
+"""Which attempt: 0 is the current one, so that most steps have a chance; others may be stale or not there."""
 LEASE = st.sampled_from([None, *LeaseState])
 QUIET = (Refusal.NOTHING_CHANGED, Refusal.NO_PROGRESS)
 
@@ -79,21 +81,23 @@ class StoreAgainstModel(RuleBasedStateMachine):
 
     # --- the world ---------------------------------------------------------------------------------------
 
-    @precondition(lambda self: len(self.jobs) < 3)
-    @rule()
-    def accept(self) -> None:
+    @initialize()
+    def accept_jobs(self) -> None:
         policy = {"max_attempts": MAX_ATTEMPTS, "max_failures": 99, "max_losses": 99}
-        self.jobs.append(Modelled(driver.accept(**policy)))
+        self.jobs.extend(Modelled(driver.accept(**policy)) for _ in range(2))
+        for _ in range(2):
+            self.start(really=True)
 
-    @precondition(lambda self: len(self.workers) < 3)
-    @rule()
-    def start(self) -> None:
-        id_ = driver.start_worker()
-        self.workers[id_] = WorkerRecord(str(id_))
+    @rule(really=SELDOM)
+    def start(self, really: bool) -> None:
+        if really and len(self.workers) < 4:
+            id_ = driver.start_worker()
+            self.workers[id_] = WorkerRecord(str(id_))
 
-    @precondition(lambda self: self.workers)
-    @rule(pick=PICK)
-    def crash(self, pick: int) -> None:
+    @rule(pick=PICK, really=SELDOM)
+    def crash(self, pick: int, really: bool) -> None:
+        if not really:
+            return
         id_ = self._worker(pick)
         expected = protocol.declare_down(self.workers[id_])
         (answer,) = transitions.declare_down([id_], why="test")
@@ -105,11 +109,10 @@ class StoreAgainstModel(RuleBasedStateMachine):
 
     # --- one job -----------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.jobs and self.workers)
-    @rule(pick=PICK, pick_worker=PICK, pick_holder=PICK)
-    def authorize(self, pick: int, pick_worker: int, pick_holder: int) -> None:
+    @rule(pick=PICK, pick_worker=PICK, foreign=SELDOM)
+    def authorize(self, pick: int, pick_worker: int, foreign: bool) -> None:
         job, worker = self._job(pick), self._worker(pick_worker)
-        seen = CoordinationRecord(reservation=str(self._worker(pick_holder)))
+        seen = CoordinationRecord(reservation="another" if foreign else str(worker))
         request = driver.request_for(job.id, worker)
         (answer,) = transitions.authorize_attempt(
             [request], observe=driver.seeing(seen), locate=driver.locate
@@ -117,21 +120,23 @@ class StoreAgainstModel(RuleBasedStateMachine):
         record = self.workers[worker]
         agree(answer, job.take(protocol.authorize_attempt(job.seeing(seen), record, job.limits())))
 
-    @precondition(lambda self: self.jobs)
     @rule(pick=PICK, token=TOKEN)
     def activate(self, pick: int, token: int) -> None:
+        token = self._token(pick, token)
+
         def decide(job: Modelled, worker: WorkerRecord) -> Decision[JobView]:
             attempt = job.view.attempt(token)
             if attempt and attempt.state == "AttemptExecuting" and job.view.current_authority(token):
                 return Accepted(job.view)
             seen = CoordinationRecord(reservation=worker.id)
-            return protocol.activate_attempt(job.seeing(seen), token, worker)
+            return job.take(protocol.activate_attempt(job.seeing(seen), token, worker))
 
         self._on_attempt(pick, token, lambda fence: transitions.record_activated([fence]), decide)
 
-    @precondition(lambda self: self.jobs)
     @rule(pick=PICK, token=TOKEN, progress=st.integers(0, 5))
     def checkpoint(self, pick: int, token: int, progress: int) -> None:
+        token = self._token(pick, token)
+
         def decide(job: Modelled, worker: WorkerRecord) -> Decision[JobView]:
             fenced = protocol.persist_checkpoint(job.view, token, worker)
             if isinstance(fenced, Refused) and fenced.reason not in QUIET:
@@ -142,9 +147,10 @@ class StoreAgainstModel(RuleBasedStateMachine):
 
         self._on_attempt(pick, token, lambda fence: [driver.checkpoint(fence, progress)], decide)
 
-    @precondition(lambda self: self.jobs)
     @rule(pick=PICK, token=TOKEN)
     def complete(self, pick: int, token: int) -> None:
+        token = self._token(pick, token)
+
         def decide(job: Modelled, worker: WorkerRecord) -> Decision[JobView]:
             return self._complete(job, token, worker)
 
@@ -153,9 +159,10 @@ class StoreAgainstModel(RuleBasedStateMachine):
         )
         self._on_attempt(pick, token, request, decide)
 
-    @precondition(lambda self: self.jobs)
     @rule(pick=PICK, token=TOKEN, succeeds=st.booleans())
     def settle(self, pick: int, token: int, succeeds: bool) -> None:
+        token = self._token(pick, token)
+
         def decide(job: Modelled, worker: WorkerRecord) -> Decision[Any]:
             before = job.view.attempt(token)
             if succeeds and (refused := self._complete(job, token, worker)).refused:
@@ -177,26 +184,28 @@ class StoreAgainstModel(RuleBasedStateMachine):
         request = driver.success if succeeds else driver.failure
         self._on_attempt(pick, token, lambda f: transitions.settle([replace(request(f), **fitting)]), decide)
 
-    @precondition(lambda self: self.jobs)
     @rule(pick=PICK, token=TOKEN)
     def send_failure(self, pick: int, token: int) -> None:
+        token = self._token(pick, token)
+
         def decide(job: Modelled, worker: WorkerRecord) -> Decision[JobView]:
             outcome = OutcomeRequest.RETRYABLE_FAILURE
             return job.take(protocol.send_outcome(job.view, token, outcome, worker))
 
         self._on_attempt(pick, token, lambda fence: transitions.send_outcome([driver.failure(fence)]), decide)
 
-    @precondition(lambda self: self.jobs)
     @rule(pick=PICK, token=TOKEN)
     def process(self, pick: int, token: int) -> None:
+        token = self._token(pick, token)
+
         def decide(job: Modelled, worker: WorkerRecord) -> Decision[JobView]:
             return job.take(protocol.process_outcome(job.view, token, job.limits(token))[1])
 
         self._on_attempt(pick, token, lambda fence: transitions.process_outcome([fence]), decide)
 
-    @precondition(lambda self: self.jobs)
     @rule(pick=PICK, token=TOKEN, lease=LEASE, reserved=st.booleans())
     def reap(self, pick: int, token: int, lease: LeaseState | None, reserved: bool) -> None:
+        token = self._token(pick, token)
         leases = () if lease is None else (LeaseRecord(token, lease),)
         seen = CoordinationRecord(reservation="somebody" if reserved else None, leases=leases)
 
@@ -210,9 +219,9 @@ class StoreAgainstModel(RuleBasedStateMachine):
             decide,
         )
 
-    @precondition(lambda self: self.jobs)
     @rule(pick=PICK, token=TOKEN, lease=LEASE, notice=st.booleans())
     def stop(self, pick: int, token: int, lease: LeaseState | None, notice: bool) -> None:
+        token = self._token(pick, token)
         leases = () if lease is None else (LeaseRecord(token, lease),)
         seen = CoordinationRecord(leases=leases, cancel_notice=notice)
 
@@ -225,9 +234,10 @@ class StoreAgainstModel(RuleBasedStateMachine):
         report: Callable[[Fence], StopReport] = lambda fence: StopReport(fence, lease, notice)  # noqa: E731
         self._on_attempt(pick, token, lambda fence: transitions.cooperative_stop([report(fence)]), decide)
 
-    @precondition(lambda self: self.jobs)
     @rule(pick=PICK, token=TOKEN)
     def clean(self, pick: int, token: int) -> None:
+        token = self._token(pick, token)
+
         def decide(job: Modelled, worker: WorkerRecord) -> Decision[JobView]:
             return job.take(protocol.cleanup_stage(job.view, token, worker))
 
@@ -238,7 +248,6 @@ class StoreAgainstModel(RuleBasedStateMachine):
 
         self._on_attempt(pick, token, request, decide)
 
-    @precondition(lambda self: self.jobs)
     @rule(pick=PICK, action=st.sampled_from(["schedule_retry", "request_cancel", "finalize_cancel"]))
     def whole_job(self, pick: int, action: str) -> None:
         job = self._job(pick)
@@ -250,7 +259,6 @@ class StoreAgainstModel(RuleBasedStateMachine):
         (answer,) = requests[action]()
         agree(answer, job.take(getattr(protocol, action)(job.view)))
 
-    @precondition(lambda self: self.jobs)
     @rule(pick=PICK)
     def invalidate(self, pick: int) -> None:
         job = self._job(pick)
@@ -280,8 +288,11 @@ class StoreAgainstModel(RuleBasedStateMachine):
     def _job(self, pick: int) -> Modelled:
         return self.jobs[pick % len(self.jobs)]
 
+    def _token(self, pick: int, token: int) -> int:
+        return token or self._job(pick).view.job.current_token or 1
+
     def _worker(self, pick: int) -> IncarnationId:
-        return list(self.workers)[pick % len(self.workers)]
+        return list(self.workers)[-1 - pick]  # the newest: the older ones are more often Down
 
     def _on_attempt(
         self,
