@@ -20,6 +20,7 @@ from jobs.protocol import Accepted, Fence
 from jobs.store import job_of
 from jobs.values import Actor, ActorKind, Answer, Member
 from workers.envelope import ExecutionEnvelope
+from workers.failpoints import failpoint
 from workers.handlers.api import JsonMapping, MemberKind, ResumePoint, SealedMember, StopReason, StopRequested
 from workers.host.lines import Line, LineClosed
 
@@ -126,7 +127,9 @@ class RunningAttempt:
             members=[_member(member) for member in members],
             bytes_sent=self.bytes_sent,
         )
+        failpoint("checkpoint.before", self.fence.job_id)
         self._durably(lambda: transitions.persist_checkpoint([request], actor=self._actor))
+        failpoint("checkpoint.after", self.fence.job_id)
 
     def invalidate_checkpoint(self, why: str) -> None:
         request = transitions.InvalidateRequest(job_of(self.fence), why, self.fence.token)

@@ -32,6 +32,7 @@ from workers.coordination.requests import (
     ReserveRequest,
 )
 from workers.envelope import ExecutionEnvelope
+from workers.failpoints import failpoint
 from workers.handlers import handler_for
 from workers.host.process import HostFailed
 from workers.observing import observe
@@ -108,10 +109,12 @@ def _reserve(slot: Slot, offer: Offer, claim: AttemptId) -> str | None:
         limits=limits_for(offer.queue, local_limit=slot.concurrency),
         executing_here=slot.executing(),
     )
+    failpoint("reserve.before", offer.job_id)
     (reply,) = _persistently(lambda: slot.coordination.reserve([request], settle_ms=settings.REMORA_RENEW_MS))
     if reply is ReserveReply.SETTLING and not queries.running(rows_max=1):
         # A store that is new because everything is: no attempt is waiting to have its lease granted again.
         (reply,) = _persistently(lambda: slot.coordination.reserve([request]))
+    failpoint("reserve.after", offer.job_id)
     return None if reply.granted else reply.value
 
 
@@ -120,6 +123,7 @@ def _with_reservation(slot: Slot, offer: Offer, claim: AttemptId) -> Taken | Lef
     (answer,) = _persistently(
         lambda: transitions.authorize_attempt([request], observe=observe, locate=locate, actor=slot.actor)
     )
+    failpoint("authorize.after", offer.job_id)
     if not isinstance(answer, Accepted):
         _give_back_reservation(slot, offer, claim)
         return _left(offer, NotTaken.NOT_AUTHORIZED, str(answer.reason))
@@ -152,11 +156,14 @@ def _activate(slot: Slot, offer: Offer, envelope: ExecutionEnvelope, claim: Atte
         claim=claim,
         progress=envelope.initial_progress,
     )
+    failpoint("activate.before", offer.job_id)
     (grant,) = _persistently(lambda: slot.coordination.activate_attempt([request]))
     if not grant.reply.granted:
         _give_back_reservation(slot, offer, claim)
         return _left(offer, NotTaken.NOT_ACTIVATED, grant.reply.value)
+    failpoint("activate.after", offer.job_id)
     (answer,) = _recorded(slot, fence)
+    failpoint("executing.after", offer.job_id)
     if not isinstance(answer, Accepted):
         give_back_lease(slot, envelope)
         return _left(offer, NotTaken.NOT_EXECUTING, str(answer.reason))
@@ -193,12 +200,14 @@ def _give_back_reservation(slot: Slot, offer: Offer, claim: AttemptId) -> None:
 def give_back_lease(slot: Slot, envelope: ExecutionEnvelope) -> None:
     """ReleaseLease for an attempt that is over. What cannot be given back now, coordination GC gives back."""
     fence = envelope.fence
+    failpoint("release.before", fence.job_id)
     try:
         slot.coordination.release_lease(
             [ReleaseLeaseRequest(str(fence.job_id), fence.token, envelope.attempt_id)]
         )
     except CoordinationUnavailable:
         log.warning("LeaseLeftToLapse", extra={"job": str(fence.job_id), "token": fence.token})
+    failpoint("release.after", fence.job_id)
 
 
 def _persistently(call: Callable[[], T]) -> T:

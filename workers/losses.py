@@ -20,8 +20,7 @@ from workers.roster import Lost
 from workers.settlement import Closed, Ending, How, carry_out, closing_of
 
 log = logging.getLogger(__name__)
-TRIES_MAX: Final = 60  # about two minutes: by then the lease has lapsed, and the reaper sees to it
-PAUSE_S_MAX: Final = 2.0
+PAUSE_S_MAX: Final = 10.0
 
 
 def settle_loss(incarnation: IncarnationId, lost: Lost) -> Closed | None:
@@ -37,17 +36,18 @@ def settle_loss(incarnation: IncarnationId, lost: Lost) -> Closed | None:
         connections.close_all()
 
 
-def _settle(fence: Fence, actor: Actor) -> Closed | None:
+def _settle(fence: Fence, actor: Actor) -> Closed:
+    """Until PostgreSQL answers, for as long as this process lives: nobody else can say that the attempt has
+    stopped.
+    """
     closing = closing_of(fence, Ending(How.DIED, died_of="its supervisor was killed"))
     pause_s = 0.05
-    for _ in range(TRIES_MAX):
+    while True:
         try:
             return carry_out(closing, actor)
         except DurableStoreUnavailable:
             time.sleep(random.uniform(pause_s / 2, pause_s))
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
-    log.warning("LossLeftToReaper", extra={"job": str(fence.job_id), "token": fence.token})
-    return None
 
 
 def _give_back(incarnation: IncarnationId, lost: Lost) -> None:

@@ -43,21 +43,34 @@ class Ran:
 
 
 def run_offer(slot: Slot, offer: Offer) -> Ran:
-    """Take the offer, watch the attempt, give everything back."""
+    """Take the offer, watch the attempt, give everything back.
+
+    An error that nobody expects is a crash of this slot: the process ends as it stands, and the main
+    process, which knows what the slot held, settles it and ends its host. There is no second way of
+    cleaning up to get wrong.
+    """
     try:
-        taken = intake.take(slot, offer)
-        if isinstance(taken, Left):
-            return Ran(left=taken)
-        watched = _watch(slot, taken)
-        intake.give_back_lease(slot, taken.envelope)
-        fence = taken.envelope.fence
-        log.info(
-            "AttemptClosed",
-            extra={"job": str(fence.job_id), "token": fence.token, "closed": str(watched.closed)},
-        )
-        return Ran(closed=watched.closed, job_id=fence.job_id, token=fence.token)
-    finally:
-        slot.holds()
+        ran = _run(slot, offer)
+    except Exception:
+        log.exception("SlotCrashes", extra={"job": str(offer.job_id), "token": offer.expected_token})
+        slot.crash()
+        raise
+    slot.holds()
+    return ran
+
+
+def _run(slot: Slot, offer: Offer) -> Ran:
+    taken = intake.take(slot, offer)
+    if isinstance(taken, Left):
+        return Ran(left=taken)
+    watched = _watch(slot, taken)
+    intake.give_back_lease(slot, taken.envelope)
+    fence = taken.envelope.fence
+    log.info(
+        "AttemptClosed",
+        extra={"job": str(fence.job_id), "token": fence.token, "closed": str(watched.closed)},
+    )
+    return Ran(closed=watched.closed, job_id=fence.job_id, token=fence.token)
 
 
 def _watch(slot: Slot, taken: Taken) -> Watched:
@@ -70,10 +83,6 @@ def _watch(slot: Slot, taken: Taken) -> Watched:
         watched = supervision.watch()
     except (HostFailed, LineClosed) as failure:
         return _no_host(slot, taken, str(failure))
-    except BaseException:
-        # A defect of the supervisor: without it nobody keeps the lease, so nothing may go on working.
-        slot.done_with_host(reusable=False)
-        raise
     slot.done_with_host(reusable=watched.host_reusable)
     return watched
 

@@ -20,6 +20,7 @@ from jobs.protocol.states import LeaseState, OutcomeRequest, Phase
 from jobs.store import job_of
 from jobs.transitions import SettleRequest, StopReport
 from jobs.values import Actor, AttemptEnd, Result
+from workers.failpoints import failpoint
 from workers.handlers.api import StopReason
 
 log = logging.getLogger(__name__)
@@ -152,7 +153,9 @@ def carry_out(closing: Closing, actor: Actor) -> Closed:
         return closed
     if closing.stop is None:
         raise ValueError("a closing records an outcome or a stop")
+    failpoint("stop.before", closing.fence.job_id)
     (answer,) = transitions.cooperative_stop([closing.stop], actor=actor)
+    failpoint("stop.after", closing.fence.job_id)
     if isinstance(answer, Refused) and answer.reason is Refusal.NO_REASON_TO_STOP:
         # It was taken for fenced and is not: what it did not finish is one failure, and the job goes on.
         request = SettleRequest(closing.fence, OutcomeRequest.RETRYABLE_FAILURE, reason=closing.stop.why)
@@ -161,7 +164,9 @@ def carry_out(closing: Closing, actor: Actor) -> Closed:
 
 
 def _settle(request: SettleRequest, actor: Actor) -> Closed:
+    failpoint("settle.before", request.fence.job_id)
     (answer,) = transitions.settle([request], actor=actor)
+    failpoint("settle.after", request.fence.job_id)
     if not isinstance(answer, Accepted):
         log.info("OutcomeRefused", extra=_of(request.fence) | {"reason": str(answer.reason)})
         return _finalize_if_cancelling(request.fence, actor, Closed.REJECTED)
@@ -187,7 +192,9 @@ def _is_first_setback(fence: Fence, closed: Closed) -> bool:
 
 def _finalize_if_cancelling(fence: Fence, actor: Actor, otherwise: Closed) -> Closed:
     """The process has stopped, so nothing is left to wait for; refused unless the job is Cancelling."""
+    failpoint("finalized.before", fence.job_id)
     (answer,) = transitions.finalize_cancel([job_of(fence)], actor=actor, skip_locked=False)
+    failpoint("finalized.after", fence.job_id)
     return Closed.CANCELLED if answer.accepted else otherwise
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from celery import shared_task
@@ -27,6 +27,8 @@ from workers.reconciler import Swept
 from workers.runner import run_offer
 
 log = logging.getLogger(__name__)
+OFFERS_MAX: Final = 5_000
+SPARE_BELOW: Final = 10
 
 
 @shared_task(name="workers.run_attempt", acks_late=False)
@@ -73,20 +75,39 @@ def on_job_accepted(sender: Any, job_ids: Sequence[JobId], **_: Any) -> None:
 
 
 def send_offers(offers: Sequence[Offer]) -> None:
-    """Publish them on one connection. Those that are not published have a marker, and are offered again."""
+    """Publish them on one connection. Those that are not published have a marker, and are offered again.
+
+    A queue that holds many offers already gets no more: busy workers must not make it grow for ever.
+    """
+    _publish(offers, depth_max=OFFERS_MAX)
+
+
+def _publish(offers: Sequence[Offer], depth_max: int) -> None:
     if not offers:
         return
     try:
         with run_attempt.app.producer_pool.acquire(block=True, timeout=5) as producer:
+            room = {
+                queue: depth_max - _depth(producer.channel, queue)
+                for queue in {queue_of(offer.queue) for offer in offers}
+            }
             for offer in offers:
-                run_attempt.apply_async(
-                    args=_arguments(offer),
-                    queue=queue_of(offer.queue),
-                    priority=_broker_priority(offer.priority),
-                    producer=producer,
-                )
+                queue = queue_of(offer.queue)
+                room[queue] -= 1
+                if room[queue] >= 0:
+                    run_attempt.apply_async(
+                        args=_arguments(offer),
+                        queue=queue,
+                        priority=_broker_priority(offer.priority),
+                        producer=producer,
+                    )
     except (BrokerError, OSError) as error:
         log.warning("OffersNotSent", extra={"offers": len(offers), "error": type(error).__name__})
+
+
+def _depth(channel: Any, queue: str) -> int:
+    """How many messages wait there, of all priorities."""
+    return int(channel.queue_declare(queue=queue).message_count)
 
 
 def _arguments(offer: Offer) -> tuple[Any, ...]:
@@ -115,6 +136,7 @@ def _send(task: Any, *args: Any) -> None:
 
 def _report(swept: Swept) -> dict[str, Any]:
     send_offers(swept.offers)
+    _publish(swept.spare_offers, depth_max=SPARE_BELOW)
     return swept.as_dict()
 
 

@@ -150,7 +150,9 @@ def test_two_reapers_at_once_reap_each_loss_once(old: Data) -> None:
     for thread in threads:
         thread.join()
     reaped = ProtocolEvent.objects.filter(action="ReapLostAttempt")
-    assert sorted(reaped.values_list("job_id", flat=True)) == sorted(job_of(fence) for fence in fences)
+    assert sorted(map(str, reaped.values_list("job_id", flat=True))) == sorted(
+        str(fence.job_id) for fence in fences
+    )
 
 
 def test_a_due_retry_is_queued_and_offered_in_one_run(old: Data) -> None:

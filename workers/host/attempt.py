@@ -11,6 +11,7 @@ from jobs.errors import AttemptFenced, SpecInvalid
 from jobs.protocol.states import OutcomeRequest
 from workers.context import RunningAttempt, StopOrder
 from workers.envelope import ExecutionEnvelope
+from workers.failpoints import failpoint
 from workers.handlers import handler_for
 from workers.handlers.api import Disposition, StopRequested
 from workers.host.lines import Line, Message
@@ -27,6 +28,7 @@ def run_attempt(envelope: ExecutionEnvelope, line: Line, order: StopOrder) -> Me
         # Parameters of the envelope were checked by the supervisor; the spec is as it was when it was
         # accepted.
         descriptor = handler_for(envelope.kind).run(ctx)
+        failpoint("handler.after", envelope.fence.job_id)
         ending = {
             "how": "success",
             "descriptor": {

@@ -15,10 +15,12 @@ from workers.coordination import coordination
 from workers.coordination.facts import CoordinationFacts
 from workers.coordination.replies import EnqueueReply, ReserveReply
 from workers.coordination.requests import EnqueueRequest
+from workers.failpoints import failpoint
 from workers.reconciler.swept import Run, duty
 
 BUDGET_S: Final = 5.0
 LOOK_ROWS: Final = 20
+SPARE_MAX: Final = 100
 _LIMITS: Final = (
     ReserveReply.GLOBAL_LIMIT,
     ReserveReply.QUEUE_LIMIT,
@@ -76,11 +78,21 @@ def _project(run: Run, page: Sequence[Offer]) -> None:
     """Look first, without a lock: most jobs that wait have a marker already and only wait for a permit."""
     run.count("seen", len(page))
     facts = coordination().snapshot([offer.job_id for offer in page]).facts
+    if len(run.spare_offers) < SPARE_MAX:
+        waiting = [offer_ for offer_ in page if _was_offered(facts[offer_.job_id])]
+        run.spare_offers.extend(waiting[: SPARE_MAX - len(run.spare_offers)])
     due = [offer.job_id for offer in page if _is_due(offer, facts[offer.job_id])]
     if run.dry_run:
         run.count("would_offer", len(due))
     else:
         offer(run, due)
+
+
+def _was_offered(facts: CoordinationFacts) -> bool:
+    """Long enough ago that its message may be lost, or was never sent because the queue was full."""
+    marker = facts.marker
+    old = marker is not None and marker.offered_age_ms >= coordination().timing.reoffer_ms
+    return old and facts.reservation is None
 
 
 def _is_due(offer: Offer, facts: CoordinationFacts) -> bool:
@@ -104,7 +116,11 @@ def _set_markers(run: Run, offers: list[Offer]) -> list[bool]:
         EnqueueRequest(str(offer.job_id), offer.expected_token, offer.queue, offer.priority)
         for offer in offers
     ]
+    for offer_ in offers:
+        failpoint("enqueue.before", offer_.job_id)
     replies = coordination().enqueue(requests)
+    for offer_ in offers:
+        failpoint("enqueue.after", offer_.job_id)
     for reply in replies:
         run.count(reply.value)
     return [reply in _OFFERED for reply in replies]

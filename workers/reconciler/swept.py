@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 from django.db import InterfaceError, OperationalError
 
 from jobs.errors import DurableStoreUnavailable
-from jobs.protocol import Accepted
+from jobs.protocol import Accepted, Fence
 from jobs.transitions import Offer
 from jobs.values import Answer
 from workers.coordination import CoordinationUnavailable
+from workers.failpoints import failpoint
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -26,7 +27,7 @@ Unavailable = (CoordinationUnavailable, DurableStoreUnavailable, OperationalErro
 @dataclass(frozen=True, slots=True)
 class Swept:
     """One run of one duty. `counts` says what was seen and done; `set_aside` names rows that raised an
-    error.
+    error. `spare_offers` are for queues whose workers have nothing else to look at.
     """
 
     duty: str
@@ -35,6 +36,7 @@ class Swept:
     unavailable: str = ""
     dry_run: bool = False
     offers: tuple[Offer, ...] = ()
+    spare_offers: tuple[Offer, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -54,6 +56,7 @@ class Run:
         self.dry_run = dry_run
         self.counts: Counter[str] = Counter()
         self.offers: list[Offer] = []
+        self.spare_offers: list[Offer] = []
         self._set_aside: list[str] = []
         self._unavailable = ""
 
@@ -77,13 +80,20 @@ class Run:
             self.count(f"would_{done}", len(rows))
             return []
         accepted: list[R] = []
-        for row, answer in self._answers(rows, call):
+        self._reach(f"{done}.before", rows)
+        answers = self._answers(rows, call)
+        self._reach(f"{done}.after", rows)
+        for row, answer in answers:
             if isinstance(answer, Accepted):
                 self.count(done)
                 accepted.append(row)
             else:
                 self.count(f"refused_{answer.reason}".lower())
         return accepted
+
+    def _reach(self, point: str, rows: Sequence[R]) -> None:
+        for row in rows:
+            failpoint(point, row.job_id if isinstance(row, Fence) else row)
 
     def _answers(
         self, rows: Sequence[R], call: Callable[[Sequence[R]], list[Answer[Any]]]
@@ -108,6 +118,7 @@ class Run:
             self._unavailable,
             self.dry_run,
             tuple(self.offers),
+            tuple(self.spare_offers),
         )
 
 
