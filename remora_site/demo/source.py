@@ -17,7 +17,8 @@ from pathlib import Path
 
 LARGE_FILE_MIB = 256
 MIB = 1024 * 1024
-PACKAGE_BYTES_MAX = 64 * MIB  # larger ones (browsers, server binaries) would only make the demo slower
+PACKAGE_BYTES_MAX = 32 * MIB  # larger ones (browsers, server binaries) would only make the demo slower
+LEFT_OUT = ("__pycache__", "test", "tests", "locale")  # as would thousands of tiny files more
 SEED = 20
 SHOWN_DIFFERENCES_MAX = 10
 
@@ -34,7 +35,7 @@ def build_source(root: Path) -> TreeFacts:
     """Copies of the standard library and of the installed packages, and a large file."""
     paths = sysconfig.get_paths()
     root.mkdir(parents=True)
-    leave = shutil.ignore_patterns("__pycache__", "site-packages", "dist-packages")
+    leave = shutil.ignore_patterns(*LEFT_OUT, "site-packages", "dist-packages")
     shutil.copytree(paths["stdlib"], root / "standard-library", symlinks=True, ignore=leave)
     _copy_packages(Path(paths["purelib"]), root / "site-packages")
     _write_large_file(root / "measurements.bin")
@@ -101,9 +102,9 @@ def _entries(root: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 def _copy_packages(packages: Path, target: Path) -> None:
     target.mkdir()
-    leave = shutil.ignore_patterns("__pycache__")
+    leave = shutil.ignore_patterns(*LEFT_OUT)
     for entry in sorted(packages.iterdir()):
-        if entry.name == "__pycache__":
+        if entry.name in LEFT_OUT:
             continue
         if not entry.is_dir():
             shutil.copy2(entry, target / entry.name, follow_symlinks=False)

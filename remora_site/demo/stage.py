@@ -56,12 +56,13 @@ class Stage:
             try:
                 report = self._play()
             finally:
-                with self._timed("stop"):
+                with self._timed("servers down"):
                     stack.down(self.home)
             report["checks"].append(self._nothing_is_left())
             report["held"] = all(check["held"] for check in report["checks"])
             if report["held"] and not self.keep:
-                remove_home(self.home, but=("logs",))
+                with self._timed("remove"):
+                    remove_home(self.home, but=("logs",))
         report["timings_s"] = self.timings_s | {"total": round(time.monotonic() - began, 1)}
         return report
 
@@ -75,7 +76,10 @@ class Stage:
             programs.start(fleet(port))
             self.tell(f"Admin at http://127.0.0.1:{port}/admin/ while the demo runs")
             with self._timed("play"):
-                return self._ask(programs, inside(self.home, facts))
+                report = self._ask(programs, inside(self.home, facts))
+            with self._timed("stop"):
+                programs.stop()
+            return report
 
     def _set_up(self, programs: Programs) -> str:
         making = Program(
