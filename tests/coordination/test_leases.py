@@ -177,11 +177,21 @@ def test_a_clock_set_back_keeps_no_dead_lease_alive(store: CoordinationStore, da
     data.older(-hour_ms)  # the lease was written an hour ahead of the clock as it is now
     data.sweep_marks(lease_swept_ms=data.now_ms() + hour_ms, lease_grace_until_ms=data.now_ms() + hour_ms)
     store.expire_leases()
+    grace_until_ms = data.read("permits", "@epoch")["lease_grace_until_ms"]
+    assert grace_until_ms <= data.now_ms() + store.timing.renew_ms
     data.sweep_marks(lease_grace_until_ms=0)
     store.expire_leases()
     lease = data.read("permits", "lease/j1")
     assert lease["deadline_ms"] <= data.now_ms() + store.timing.lease_ms
     data.check_index()
+
+
+def test_a_deadline_is_read_from_the_lease_itself(store: CoordinationStore, data: Data) -> None:
+    renew = leased(store, "j1")
+    data.raw.zadd(data.key("lease_due"), {"j1": 1})
+    assert store.expire_leases().lapsed == ()
+    data.check_index()
+    assert store.renew_lease([renew]) == [RenewReply.RENEWED]
 
 
 def test_a_heartbeat_renews_reports_and_hears_in_one_answer(store: CoordinationStore) -> None:
