@@ -135,7 +135,6 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django_celery_beat",
-    "pgtrigger",
     "jobs",
     "credentials",
     "workers",
