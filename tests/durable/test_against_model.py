@@ -7,7 +7,7 @@ some of a job's attempts, so this also shows that what it leaves out does not ma
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,17 +22,15 @@ from hypothesis.stateful import (
 )
 
 from jobs import audit, protocol, transitions
-from jobs.ids import IncarnationId, JobId
+from jobs.ids import IncarnationId
 from jobs.models import Attempt, Job
 from jobs.protocol import (
-    UNBOUNDED,
     Accepted,
     CoordinationRecord,
     Decision,
     Fence,
     JobView,
     LeaseRecord,
-    Limits,
     Refusal,
     Refused,
     WorkerRecord,
@@ -42,35 +40,14 @@ from jobs.rows import attempt_record, job_record
 from jobs.transitions import CancelRequest, InvalidateRequest, StageCompleteRequest, StopReport
 from jobs.values import SYSTEM, Declined, Unasked
 from tests.durable import driver
+from tests.durable.modelled import MAX_ATTEMPTS, Modelled, agree
 
-MAX_ATTEMPTS = 3
 PICK = st.integers(0, 1)
 SELDOM = st.integers(0, 5).map(lambda n: n == 0)
 TOKEN = st.sampled_from([0, 0, 0, 0, 1, 2])
 """Which attempt: 0 is the current one, so that most steps have a chance; others may be stale or not there."""
 LEASE = st.sampled_from([None, *LeaseState])
 QUIET = (Refusal.NOTHING_CHANGED, Refusal.NO_PROGRESS)
-
-
-@dataclass
-class Modelled:
-    """One job on the model's side. `totals`: max_progress of the attempts whose manifest was sealed."""
-
-    id: JobId
-    view: JobView = field(default_factory=JobView)
-    totals: dict[int, int] = field(default_factory=dict)
-
-    def limits(self, token: int = 0) -> Limits:
-        return Limits(MAX_ATTEMPTS, self.totals.get(token, UNBOUNDED))
-
-    def take(self, decision: Decision[JobView]) -> Decision[JobView]:
-        if isinstance(decision, Accepted):
-            # What was seen belongs to the step, not to the job: the next step sees for itself.
-            self.view = replace(decision.value, coordination=CoordinationRecord())
-        return decision
-
-    def seeing(self, coordination: CoordinationRecord) -> JobView:
-        return replace(self.view, coordination=coordination)
 
 
 class StoreAgainstModel(RuleBasedStateMachine):
@@ -152,7 +129,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
         token = self._token(pick, token)
 
         def decide(job: Modelled, worker: WorkerRecord) -> Decision[JobView]:
-            return self._complete(job, token, worker)
+            return job.complete(token, worker)
 
         request: Callable[[Fence], Any] = lambda fence: transitions.record_stage_complete(  # noqa: E731
             [StageCompleteRequest(fence, 5)]
@@ -165,7 +142,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
 
         def decide(job: Modelled, worker: WorkerRecord) -> Decision[Any]:
             before = job.view.attempt(token)
-            if succeeds and (refused := self._complete(job, token, worker)).refused:
+            if succeeds and (refused := job.complete(token, worker)).refused:
                 return refused
             outcome = OutcomeRequest.SUCCESS if succeeds else OutcomeRequest.RETRYABLE_FAILURE
             if before and before.pending_outcome is OutcomeRequest.NONE:
@@ -178,7 +155,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
                 job.take(protocol.cooperative_stop(job.view, token, worker))
             return decision
 
-        fitting = self._settled_so(pick, token, succeeds)
+        fitting = self._job(pick).unsettled(token, succeeds)
         if fitting is None:
             return
         request = driver.success if succeeds else driver.failure
@@ -309,32 +286,6 @@ class StoreAgainstModel(RuleBasedStateMachine):
         elif answers is not None:
             worker = next(w for w in self.workers.values() if w.id == attempt.worker)
             agree(answers[0], decide(job, worker))
-
-    def _complete(self, job: Modelled, token: int, worker: WorkerRecord) -> Decision[JobView]:
-        attempt = job.view.attempt(token)
-        if attempt is not None and attempt.stage_state == "StageComplete":
-            return Accepted(job.view)
-        total = 6 if attempt is None else max(6, attempt.progress)
-        decision = protocol.advance_attempt(job.view, token, 6, worker, Limits(MAX_ATTEMPTS, total))
-        if decision.accepted:
-            job.totals[token] = 6
-        return job.take(decision)
-
-    def _settled_so(self, pick: int, token: int, succeeds: bool) -> dict[str, Any] | None:
-        """What the request adds; None where a repeat or a stored outcome makes another comparison due."""
-        attempt = self._job(pick).view.attempt(token)
-        if attempt is None:
-            return {}
-        over = attempt.state in ("AttemptStopped", "AttemptCommitted")
-        if over or attempt.pending_outcome is not OutcomeRequest.NONE:
-            return None
-        return {"total": 5} if succeeds else {}
-
-
-def agree(answer: Any, expected: Decision[Any]) -> None:
-    """Both accepted, or both refused for the same reason."""
-    got = None if answer.accepted else answer.reason
-    assert got == (None if expected.accepted else expected.reason)  # type: ignore[union-attr]
 
 
 @pytest.mark.slow
