@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.coordination.private_redis import PrivateRedis
-from tests.coordination.support import QUEUE, Data, leased, reserved
+from tests.coordination.support import QUEUE, Data, lease_fact, leased, reserved
 from workers.coordination.replies import RegrantReply, RenewReply, ReserveReply
 from workers.coordination.requests import (
     EnqueueRequest,
@@ -93,6 +93,21 @@ def test_a_lease_lapsed_before_the_wipe_and_found_so_is_not_granted_again_in_its
     data.older(store.timing.lease_ms)
     store.expire_leases()
     assert regrant(store, renew) is RegrantReply.LEASE_EXPIRED
+
+
+def test_a_lease_of_another_epoch_is_absent_although_index_and_deadlines_have_it(
+    store: CoordinationStore, data: Data
+) -> None:
+    current = store.epoch().value
+    stray = lease_fact(data, store.timing, epoch="another life")
+    data.write("permits", "lease/j1", stray)
+    data.raw.zadd(data.key("lease_due"), {"j1": stray["deadline_ms"]})
+    members = (f"q\0{QUEUE}\0lease\0j1", "k\0\0lease\0j1", "w\0w1\0lease\0j1")
+    data.raw.zadd(data.key("index"), dict.fromkeys(members, 0))
+    data.check_index()
+    assert store.renew_lease([RenewRequest("j1", 1, "a1", current)]) == [RenewReply.LEASE_EXPIRED]
+    assert store.count_permits().total == 0
+    data.check_index()
 
 
 def test_of_two_who_find_the_data_wiped_one_begins_the_epoch(store: CoordinationStore, data: Data) -> None:
