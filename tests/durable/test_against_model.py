@@ -77,8 +77,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
             return
         id_ = self._worker(pick)
         expected = protocol.declare_down(self.workers[id_])
-        (answer,) = transitions.declare_down([id_], why="test")
-        agree(answer, expected)
+        agree(transitions.declare_down([id_], why="test")[0], expected)
         if isinstance(expected, Accepted):
             self.workers[id_] = expected.value
             for job in self.jobs:
@@ -128,13 +127,12 @@ class StoreAgainstModel(RuleBasedStateMachine):
     def complete(self, pick: int, token: int) -> None:
         token = self._token(pick, token)
 
-        def decide(job: Modelled, worker: WorkerRecord) -> Decision[JobView]:
-            return job.complete(token, worker)
-
-        request: Callable[[Fence], Any] = lambda fence: transitions.record_stage_complete(  # noqa: E731
-            [StageCompleteRequest(fence, 5)]
+        self._on_attempt(
+            pick,
+            token,
+            lambda f: transitions.record_stage_complete([StageCompleteRequest(f, 5)]),
+            lambda j, w: j.complete(token, w),
         )
-        self._on_attempt(pick, token, request, decide)
 
     @rule(pick=PICK, token=TOKEN, succeeds=st.booleans())
     def settle(self, pick: int, token: int, succeeds: bool) -> None:
@@ -208,8 +206,9 @@ class StoreAgainstModel(RuleBasedStateMachine):
                 return Accepted(job.view)
             return job.take(protocol.cooperative_stop(job.seeing(seen), token, worker))
 
-        report: Callable[[Fence], StopReport] = lambda fence: StopReport(fence, lease, notice)  # noqa: E731
-        self._on_attempt(pick, token, lambda fence: transitions.cooperative_stop([report(fence)]), decide)
+        self._on_attempt(
+            pick, token, lambda f: transitions.cooperative_stop([StopReport(f, lease, notice)]), decide
+        )
 
     @rule(pick=PICK, token=TOKEN)
     def clean(self, pick: int, token: int) -> None:
