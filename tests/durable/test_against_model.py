@@ -56,8 +56,6 @@ class StoreAgainstModel(RuleBasedStateMachine):
         self.jobs: list[Modelled] = []
         self.workers: dict[IncarnationId, WorkerRecord] = {}
 
-    # --- the world ---------------------------------------------------------------------------------------
-
     @initialize()
     def accept_jobs(self) -> None:
         policy = {"max_attempts": MAX_ATTEMPTS, "max_failures": 99, "max_losses": 99}
@@ -82,8 +80,6 @@ class StoreAgainstModel(RuleBasedStateMachine):
             self.workers[id_] = expected.value
             for job in self.jobs:
                 job.view = protocol.stop_attempts_of(job.view, str(id_))
-
-    # --- one job -----------------------------------------------------------------------------------------
 
     @rule(pick=PICK, pick_worker=PICK, foreign=SELDOM)
     def authorize(self, pick: int, pick_worker: int, foreign: bool) -> None:
@@ -244,8 +240,6 @@ class StoreAgainstModel(RuleBasedStateMachine):
             decision = Accepted(job.view)
         agree(answer, decision)
 
-    # --- comparison --------------------------------------------------------------------------------------
-
     @invariant()
     def the_store_holds_what_the_model_gives(self) -> None:
         for job in self.jobs:
@@ -258,8 +252,6 @@ class StoreAgainstModel(RuleBasedStateMachine):
     def teardown(self) -> None:
         report = audit.audit([job.id for job in self.jobs])
         assert report.clean, report.broken
-
-    # --- parts -------------------------------------------------------------------------------------------
 
     def _job(self, pick: int) -> Modelled:
         return self.jobs[pick % len(self.jobs)]
