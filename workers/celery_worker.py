@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import signal
 from types import FrameType
-from typing import Any
+from typing import Any, Final
 
 from celery import bootsteps
 from celery.signals import (
     celeryd_after_setup,
+    task_postrun,
+    task_prerun,
     worker_init,
     worker_process_init,
     worker_shutdown,
@@ -21,21 +23,25 @@ from celery.signals import (
 
 from workers.incarnation import Incarnation
 from workers.settlement import Closed
-from workers.slot import Slot
+from workers.slot import Seated, Slot
+
+RUN_ATTEMPT: Final = "workers.run_attempt"
 
 
 class _Process:
-    """What this process is: a worker's main process has an incarnation, its pool children also a slot."""
+    """What this process is: a worker's main process has an incarnation, its pool children also a seat in
+    it.
+    """
 
     incarnation: Incarnation | None = None
-    slot: Slot | None = None
+    seat: Slot | Seated | None = None
 
 
 def slot_of_this_process() -> Slot:
     """The slot, in a pool child of a worker that serves job queues."""
-    if _Process.slot is None:
+    if not isinstance(_Process.seat, Slot):
         raise RuntimeError("jobs run only on a worker of a jobs.* queue, under Celery's prefork pool")
-    return _Process.slot
+    return _Process.seat
 
 
 @worker_init.connect(weak=False)
@@ -63,13 +69,26 @@ def _follow_up(job_id: str, token: int, closed: Closed) -> None:
 def start_slot(**_: Any) -> None:
     """In each pool child, after the fork."""
     if _Process.incarnation is not None:
-        _Process.slot = _Process.incarnation.in_pool_child()
-        if _Process.slot is not None:
+        _Process.seat = _Process.incarnation.in_pool_child()
+        if isinstance(_Process.seat, Slot):
             signal.signal(signal.SIGTERM, _on_term)
 
 
 def _on_term(number: int, frame: FrameType | None) -> None:
     slot_of_this_process().told_to_end()
+
+
+@task_prerun.connect(weak=False)
+def begin_duty(task: Any, **_: Any) -> None:
+    """A worker whose processes are all busy does not poll, and is not deaf."""
+    if _Process.seat is not None and task.name != RUN_ATTEMPT:
+        _Process.seat.holds(step="duty")
+
+
+@task_postrun.connect(weak=False)
+def end_duty(task: Any, **_: Any) -> None:
+    if _Process.seat is not None and task.name != RUN_ATTEMPT:
+        _Process.seat.holds()
 
 
 @worker_shutting_down.connect(weak=False)

@@ -31,7 +31,7 @@ from workers.host import processes
 from workers.losses import settle_loss
 from workers.roster import Lost, Roster
 from workers.settlement import Closed
-from workers.slot import Order, Slot, receive_line
+from workers.slot import Order, Seated, Slot, receive_line
 
 log = logging.getLogger(__name__)
 RESTART_S_MAX: Final = 15.0
@@ -89,14 +89,14 @@ class Incarnation:
 
     # --- in a pool child ----------------------------------------------------------------------------------
 
-    def in_pool_child(self) -> Slot | None:
-        """Make this child's slot, if jobs run on this worker."""
+    def in_pool_child(self) -> Slot | Seated:
+        """Make this child's slot; on a worker that runs no jobs, only its line to the main process."""
         processes.die_with_parent(self._main_pid, signal.SIGTERM)
         self._roster.in_child()
-        if not self.runs_jobs:
-            return None
-        processes.adopt_orphans()
         line = receive_line(self._roster.door)
+        if not self.runs_jobs:
+            return Seated(line)
+        processes.adopt_orphans()
         slot = Slot(self.id, self.kinds, self.concurrency, line, self._roster.executing)
         slot.prepare_host()
         slot.holds()
@@ -121,9 +121,12 @@ class Incarnation:
             connections.close_all()
 
     def _on_lost(self, lost: Lost) -> None:
-        closed = settle_loss(self.id, lost)
-        if closed is not None:
-            self._follow_up(lost.job_id, lost.token, closed)
+        try:
+            closed = settle_loss(self.id, lost)
+            if closed is not None:
+                self._follow_up(lost.job_id, lost.token, closed)
+        finally:
+            connections.close_all()
 
     # --- the watch ----------------------------------------------------------------------------------------
 
@@ -151,7 +154,7 @@ class Incarnation:
 
     def _is_deaf(self) -> bool:
         """A slot is free, Redis answers, and yet no poll has been answered for too long."""
-        if self.runs_jobs and self._roster.busy() >= self.concurrency:
+        if self._roster.busy() >= self.concurrency:
             self.hearing.heard()
         return self.hearing.attached and self.hearing.silent_s() > settings.REMORA_DEAF_S
 

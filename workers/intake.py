@@ -107,7 +107,8 @@ def _reserve(slot: Slot, offer: Offer, claim: AttemptId) -> str | None:
         queue=offer.queue,
         concurrency_key=offer.concurrency_key,
         limits=limits_for(offer.queue, local_limit=slot.concurrency),
-        executing_here=slot.executing(),
+        # This slot runs nothing now, though the main process may not have heard of it yet.
+        executing_here=min(slot.executing(), slot.concurrency - 1),
     )
     failpoint("reserve.before", offer.job_id)
     (reply,) = _persistently(lambda: slot.coordination.reserve([request], settle_ms=settings.REMORA_RENEW_MS))

@@ -153,7 +153,7 @@ class Roster:
         seat.line.close()
         if seat.host_pid is not None:
             end_host(seat.host_pid)
-        if not seat.holds:
+        if "job" not in seat.holds:
             return
         lost = Lost(
             pid=seat.pid,

@@ -37,7 +37,24 @@ class Order(StrEnum):
     DOWN = "down"  # the incarnation was declared Down: whatever runs here is a zombie
 
 
-class Slot:
+class Seated:
+    """A pool child as the main process sees it: busy with something, or not."""
+
+    def __init__(self, main: Line) -> None:
+        self.main: Final = main
+
+    def holds(self, **what: Any) -> None:
+        """Tell the main process what this process holds, before it is taken; nothing when all was given
+        back.
+        """
+        self._tell({"pid": os.getpid(), "host_pid": None, "holds": what or None})
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        with suppress(LineClosed):
+            self.main.send(message)
+
+
+class Slot(Seated):
     """The state that a pool child keeps from one attempt to the next."""
 
     def __init__(
@@ -52,7 +69,7 @@ class Slot:
         self.kinds: Final = kinds
         self.concurrency: Final = concurrency
         self.actor: Final = Actor(ActorKind.INCARNATION, str(incarnation))
-        self.main: Final = main
+        super().__init__(main)
         self.executing: Final = executing
         self.coordination: Final = coordination()
         self.wake: Final = Wake()
@@ -101,8 +118,7 @@ class Slot:
         """Tell the main process what this slot holds, before it is taken; nothing when all was given back."""
         self._busy = bool(what)
         host_pid = self._host.pid if self._host is not None else None
-        with suppress(LineClosed):
-            self.main.send({"pid": os.getpid(), "host_pid": host_pid, "holds": what or None})
+        self._tell({"pid": os.getpid(), "host_pid": host_pid, "holds": what or None})
 
     # --- the attempt host ---------------------------------------------------------------------------------
 

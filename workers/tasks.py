@@ -21,7 +21,7 @@ from jobs.ids import JobId
 from jobs.protocol import Fence
 from jobs.transitions import Offer
 from workers import reconciler
-from workers.celery_worker import slot_of_this_process
+from workers.celery_worker import RUN_ATTEMPT, slot_of_this_process
 from workers.fleet import CONTROL_QUEUE, queue_of
 from workers.reconciler import Swept
 from workers.runner import run_offer
@@ -31,7 +31,7 @@ OFFERS_MAX: Final = 5_000
 SPARE_BELOW: Final = 10
 
 
-@shared_task(name="workers.run_attempt", acks_late=False)
+@shared_task(name=RUN_ATTEMPT, acks_late=False)
 def run_attempt(
     job_id: str,
     expected_token: int,

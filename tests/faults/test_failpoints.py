@@ -30,9 +30,13 @@ from workers.failpoints import POINTS, VARIABLE
 from workers.handlers import handler_for
 from workers.handlers.api import ManifestDescriptor
 
-WORK = [{"do": "write", "bytes": 500}, {"do": "checkpoint"}, {"do": "write", "bytes": 20}]
-LOSE = [*WORK, {"do": "fail", "how": "retryable", "tokens": [1]}]
-WAIT = [*WORK, {"do": "sleep", "s": 600}]
+WORK: list[dict[str, object]] = [
+    {"do": "write", "bytes": 500},
+    {"do": "checkpoint"},
+    {"do": "write", "bytes": 20},
+]
+LOSE: list[dict[str, object]] = [*WORK, {"do": "fail", "how": "retryable", "tokens": [1]}]
+WAIT: list[dict[str, object]] = [*WORK, {"do": "sleep", "s": 600}]
 
 
 def steps_that_reach(point: str) -> list[dict[str, object]]:
