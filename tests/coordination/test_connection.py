@@ -136,13 +136,14 @@ def test_no_connection_survives_a_fork(private_store: CoordinationStore, tmp_pat
     if child == 0:
         # Nothing of pytest may run in here: whatever happens, the child ends at once.
         try:
-            answer.write_text(private_store.renew_lease([renew])[0])
+            inherited = private_store._runner._connection._made
+            answer.write_text(f"{inherited} {private_store.renew_lease([renew])[0]}")
         finally:
             os._exit(0)
     for _ in range(200):
         assert private_store.renew_lease([renew]) == [RenewReply.RENEWED]
     os.waitpid(child, 0)
-    assert answer.read_text() == RenewReply.RENEWED
+    assert answer.read_text() == f"None {RenewReply.RENEWED}"
 
 
 def test_a_prefix_without_a_hash_tag_is_refused() -> None:

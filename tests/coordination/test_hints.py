@@ -28,10 +28,9 @@ def report(job: Id = "j1", token: int = 1, progress: int = 5, phase: str = "") -
 def test_a_report_is_believed_only_from_the_attempt_whose_lease_is_present(store: CoordinationStore) -> None:
     leased(store, "j1", 2)
     other = replace(report(token=2), attempt_id="another attempt")
-    assert (
-        store.report_progress([report(token=1), report(token=3), other, report("j2")])
-        == [ReportReply.LEASE_NOT_LIVE] * 4
-    )
+    stale = replace(report(token=1), attempt_id="attempt-j1-2")
+    asked = [report(token=1), report(token=3), other, stale, report("j2")]
+    assert store.report_progress(asked) == [ReportReply.LEASE_NOT_LIVE] * 5
     assert store.report_progress([report(token=2), report(token=2), report(token=2, progress=6)]) == [
         ReportReply.REPORTED,
         ReportReply.UNCHANGED,
