@@ -66,9 +66,13 @@ def checked(request: JobRequest) -> Checked:
     columns = _checked_fields(request)
     key = None if request.key is None else _text(request.key, "key", KEY_CHARS_MAX, empty=False)
     spec = strict_json.check(_normal_spec(request), "spec", settings.REMORA_SPEC_BYTES_MAX)
-    body = {**columns, "spec": spec}
+    policy = _policy(request)
+    asked = {name: value for name, value in policy.items() if getattr(request, name) is not None}
     return Checked(
-        key, strict_json.digest(body), {**body, "spec_digest": strict_json.digest(spec), **_policy(request)}
+        key=key,
+        # What the deployment's settings gave is no part of the body: a setting may change between two tries.
+        request_digest=strict_json.digest({**columns, "spec": spec, **asked}),
+        columns={**columns, "spec": spec, "spec_digest": strict_json.digest(spec), **policy},
     )
 
 
@@ -101,9 +105,7 @@ def _checked_fields(request: JobRequest) -> dict[str, Any]:
 
 
 def _policy(request: JobRequest) -> dict[str, Any]:
-    """Retry policy, the deployment's where the request says nothing. Not part of the body: a default may
-    change.
-    """
+    """Retry policy: the deployment's where the request says nothing."""
 
     def given(value: Any, default: Any) -> Any:
         return default if value is None else value

@@ -71,7 +71,30 @@ def insert_rows(
     return _execute_values(head, tuple(_cast(model, name) for name in names), rows, tail)
 
 
-def _execute_values(head: str, casts: Sequence[str], rows: Sequence[Sequence[Any]], tail: str) -> int:
+def insert_returning(
+    model: type[models.Model],
+    names: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    returning: Sequence[str],
+    tail: str = "",
+) -> list[tuple[Any, ...]]:
+    """INSERT ... VALUES ... RETURNING; these columns of the rows that were inserted."""
+    answers: list[tuple[Any, ...]] = []
+    columns = ", ".join(_quoted(_column(model, name) for name in names))
+    wanted = ", ".join(_quoted(_column(model, name) for name in returning))
+    head = f'INSERT INTO "{model._meta.db_table}" ({columns}) VALUES '  # noqa: S608
+    casts = tuple(_cast(model, name) for name in names)
+    _execute_values(head, casts, rows, f"{tail} RETURNING {wanted}", answers)
+    return answers
+
+
+def _execute_values(
+    head: str,
+    casts: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    tail: str,
+    answers: list[tuple[Any, ...]] | None = None,
+) -> int:
     done = 0
     template = f"({', '.join(casts)})"
     with connection.cursor() as cursor:
@@ -79,6 +102,8 @@ def _execute_values(head: str, casts: Sequence[str], rows: Sequence[Sequence[Any
             statement = head + ", ".join([template] * len(chunk)) + tail
             cursor.execute(statement, [_plain(value) for row in chunk for value in row])
             done += cursor.rowcount
+            if answers is not None:
+                answers.extend(cursor.fetchall())
     return done
 
 

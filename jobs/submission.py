@@ -15,7 +15,7 @@ from jobs import sql
 from jobs.errors import SpecInvalid, SubmissionConflict
 from jobs.ids import JobId, new_id
 from jobs.journal import INIT, JOB_FIELDS
-from jobs.models import Job, ProtocolEvent
+from jobs.models import Job
 from jobs.protocol import JobRecord
 from jobs.requests import Checked, JobRequest, Validate, checked, known_kinds, register_kind
 from jobs.signals import job_accepted
@@ -121,27 +121,30 @@ def _insert(
     ]
     # Sorted by key, so that two submissions of the same keys wait for each other in one direction only.
     rows.sort(key=lambda row: (row[-2] or "", row[-4]))
-    # An equal key that another transaction is about to commit is waited for here. No id twice, either: this
-    # may be the repeat of a try whose COMMIT was carried out.
-    sql.insert_rows(Job, names, rows, " ON CONFLICT DO NOTHING")
-    answers = _found(requests, owner_id, new_ids)
+    # An equal key that another transaction is about to commit is waited for here. An id that is there already
+    # is this very submission's: an earlier try whose COMMIT was carried out.
+    inserted = dict(sql.insert_returning(Job, names, rows, ("id", "created_at"), " ON CONFLICT DO NOTHING"))
+    append_events(
+        [
+            (*journal_row(at, INIT, job_id, 0, actor, None), {}, {}, {}, _INITIAL)
+            for job_id, at in inserted.items()
+        ]
+    )
+    answers = _answers(requests, owner_id, new_ids, set(inserted))
     created = [answer.job_id for answer in answers if answer.created]
-    _journal(created, actor)
     if created:
         transaction.on_commit(lambda: announce(created))
     return answers
 
 
-def _found(requests: Sequence[Checked], owner_id: Any, new_ids: Sequence[JobId]) -> list[Submitted]:
+def _answers(
+    requests: Sequence[Checked], owner_id: Any, new_ids: Sequence[JobId], inserted: set[JobId]
+) -> list[Submitted]:
     """What each request's job is now: the one just inserted, or the one that its key names already."""
-    inserted = set(Job.objects.filter(id__in=new_ids).values_list("id", flat=True))
+    if len(inserted) < len(new_ids):
+        inserted = set(Job.objects.filter(id__in=new_ids).values_list("id", flat=True))
     missing = [r.key for r, job_id in zip(requests, new_ids, strict=True) if job_id not in inserted]
-    named = {
-        key: (job_id, body)
-        for key, job_id, body in Job.objects.filter(
-            owner_id=owner_id, idempotency_key__in=missing
-        ).values_list("idempotency_key", "id", "request_digest")
-    }
+    named = _named(owner_id, missing) if missing else {}
     answers: list[Submitted] = []
     for request, job_id in zip(requests, new_ids, strict=True):
         if job_id in inserted:
@@ -154,17 +157,10 @@ def _found(requests: Sequence[Checked], owner_id: Any, new_ids: Sequence[JobId])
     return answers
 
 
-def _journal(job_ids: Sequence[JobId], actor: Actor) -> None:
-    """The module's initial state, as the first step of each job's history."""
-    known = set(
-        ProtocolEvent.objects.filter(job_id__in=job_ids, action=INIT).values_list("job_id", flat=True)
-    )
-    created = Job.objects.filter(id__in=[job_id for job_id in job_ids if job_id not in known]).values_list(
-        "id", "created_at"
-    )
-    append_events(
-        [(*journal_row(at, INIT, job_id, 0, actor, None), {}, {}, {}, _INITIAL) for job_id, at in created]
-    )
+def _named(owner_id: Any, keys: Sequence[str | None]) -> dict[str | None, tuple[JobId, str]]:
+    found = Job.objects.filter(owner_id=owner_id, idempotency_key__in=keys)
+    rows = found.values_list("idempotency_key", "id", "request_digest")
+    return {key: (job_id, body) for key, job_id, body in rows}
 
 
 def announce(job_ids: Sequence[JobId]) -> None:

@@ -125,6 +125,8 @@ def test_the_same_key_and_body_give_the_same_job_and_another_body_a_conflict() -
     assert (first.created, again) == (True, Submitted(first.job_id, created=False))
     with pytest.raises(SubmissionConflict) as conflict:
         submit(driver.KIND, {"a": 2}, key="k")
+    with pytest.raises(SubmissionConflict):
+        submit(driver.KIND, {"a": 1, "b": 2}, key="k", max_attempts=3)
     assert conflict.value.job_id == first.job_id
     assert ProtocolEvent.objects.count() == 1
 
