@@ -109,7 +109,8 @@ class Run:
             return [pair for row in rows for pair in self._answers([row], call)]
 
     def swept(self) -> Swept:
-        if self.counts or self._set_aside:
+        did = any(number for name, number in self.counts.items() if name != "seen")
+        if did or self._set_aside:
             log.info(self.duty, extra={"counts": dict(self.counts), "dry_run": self.dry_run})
         return Swept(
             self.duty,
