@@ -21,6 +21,7 @@ BASE_DIR = PROJECT
 env.text("REMORA_HOME")
 REMORA_HOME = remora_home()
 env.text("REMORA_STACK_FAST")  # read by remora_site.stack
+env.text("REMORA_FAILPOINTS")  # read by workers.failpoints, in tests only
 DEBUG = env.flag("REMORA_DEBUG", False)
 SECRET_KEY = env.text("REMORA_SECRET_KEY") or kept_secret(REMORA_HOME / "secret_key")
 ALLOWED_HOSTS = env.words("REMORA_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
@@ -197,6 +198,13 @@ LOGGING: dict[str, Any] = {
     "root": {"handlers": ["stderr"], "level": env.text("REMORA_LOG_LEVEL", "INFO").upper()},
     "loggers": {
         name: {"handlers": ["stderr"], "propagate": False, "level": level}
-        for name, level in (("django", "WARNING"), ("django.server", "WARNING"), ("celery.beat", "WARNING"))
+        for name, level in (
+            ("django", "WARNING"),
+            ("django.server", "WARNING"),
+            ("celery.beat", "WARNING"),
+            # Two lines for every tick of every duty say nothing that the duties' own lines do not.
+            ("celery.worker.strategy", "WARNING"),
+            ("celery.app.trace", "WARNING"),
+        )
     },
 }
