@@ -36,13 +36,14 @@ def test_one_duty_does_only_its_own_work(redis_url: str) -> None:
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing() -> None:
-    job_id = driver.accept(max_losses=9)
+    job_id = driver.accept(max_losses=9, backoff_base_s=0.0, backoff_cap_s=0.0)
     driver.reap(driver.run(job_id, world.serve("jobs.default")))
-    driver.retry_now(job_id)
     before = list(Job.objects.values())
     said = run("reconcile", "--dry-run", "--json")
     assert said.json["dry_run"] is True
     assert list(Job.objects.values()) == before
+    run("reconcile")
+    assert driver.job(job_id).phase == "Queued"
 
 
 def test_an_unknown_duty_is_refused_with_those_there_are() -> None:
