@@ -22,6 +22,15 @@ def store(redis_url: str, coordination_prefix: str) -> Iterator[CoordinationStor
 
 
 @pytest.fixture
+def patient_store(redis_url: str, coordination_prefix: str) -> Iterator[CoordinationStore]:
+    """Its leases are so long that what a test itself takes does not count."""
+    connection = Connection(redis_url)
+    timing = Timing(lease_ms=2_000_000, reservation_ms=2_000_000, sweep_gap_ms=10_000_000)
+    yield CoordinationStore(connection, coordination_prefix, timing)
+    connection.close()
+
+
+@pytest.fixture
 def data(redis_url: str, coordination_prefix: str) -> Iterator[Data]:
     with redis.Redis.from_url(redis_url, decode_responses=True, encoding_errors="surrogateescape") as raw:
         yield Data(raw, coordination_prefix)

@@ -20,7 +20,7 @@ from workers.coordination.store import CoordinationStore
 
 JOB = "the job"
 WORKERS = ("w1", "w2")
-AGES_MS = {1: 4_000, 2: 60_000}
+AGES_MS = {1: 1_000_000, 2: 3_000_000}
 FOREIGN = "a reservation for another token"
 
 

@@ -16,8 +16,8 @@ LIMITS = Limits(
     max_attempts=3, max_progress=2, lease_limit=2, reservation_limit=2, local_limit=2, global_limit=2
 )
 PERMITS = PermitLimits(global_limit=2, local_limit=2)
-TICK_MS = 5_000
-TIMING = Timing(lease_ms=2 * TICK_MS, reservation_ms=2 * TICK_MS, sweep_gap_ms=3_600_000)
+TICK_MS = 1_000_000  # no test takes so long that real time shows
+TIMING = Timing(lease_ms=2 * TICK_MS, reservation_ms=2 * TICK_MS, sweep_gap_ms=10_000_000)
 # What only Redis knows of an action's guards; every other refusal is one that the caller found in PostgreSQL.
 FOUND_IN_REDIS = {
     Refusal.MARKER_PRESENT,

@@ -25,7 +25,7 @@ from workers.coordination.requests import (
 from workers.coordination.store import CoordinationStore, Timing
 
 QUEUE = "default"
-FRESH_MS = 2_500
+FRESH_MS = 500_000
 """Facts younger than this were written by the step just taken; `older` ages by more."""
 
 Fact = dict[str, Any]

@@ -8,6 +8,7 @@ deadlines may be lost, garbage may lie about, and tokens may be stale or foreign
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +39,11 @@ from workers.coordination.requests import (
     ReserveRequest,
 )
 from workers.coordination.store import CoordinationStore
+
+
+@pytest.fixture
+def store(patient_store: CoordinationStore) -> CoordinationStore:
+    return patient_store
 
 
 @given(drawn=states())

@@ -50,7 +50,7 @@ def test_a_server_that_is_gone_or_frozen_is_unavailable_within_bounds(
     started = time.monotonic()
     with pytest.raises(CoordinationUnavailable):
         private_store.epoch()
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 5
     private_redis.thaw()
     assert private_store.epoch().value
     private_redis.kill()

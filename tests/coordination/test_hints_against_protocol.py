@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,11 @@ from workers.coordination.requests import (
     ReportRequest,
 )
 from workers.coordination.store import CoordinationStore
+
+
+@pytest.fixture
+def store(patient_store: CoordinationStore) -> CoordinationStore:
+    return patient_store
 
 
 @given(drawn=states(token_min=1))
