@@ -153,8 +153,8 @@ class Incarnation:
         return True
 
     def _is_deaf(self) -> bool:
-        """A slot is free, Redis answers, and yet no poll has been answered for too long."""
-        if self._roster.busy() >= self.concurrency:
+        """A slot is there and free, Redis answers, and yet no poll has been answered for too long."""
+        if self._roster.free() <= 0:
             self.hearing.heard()
         return self.hearing.attached and self.hearing.silent_s() > settings.REMORA_DEAF_S
 

@@ -84,18 +84,10 @@ class Roster:
         (count,) = _NUMBER.unpack(self._executing[: _NUMBER.size])
         return int(count)
 
-    def busy(self) -> int:
-        """How many slots hold anything."""
+    def free(self) -> int:
+        """How many slots are there and hold nothing."""
         with self._mutex:
-            return sum(bool(seat.holds) for seat in self._seats.values())
-
-    def seated(self) -> int:
-        with self._mutex:
-            return len(self._seats)
-
-    def host_pids(self) -> list[int]:
-        with self._mutex:
-            return [seat.host_pid for seat in self._seats.values() if seat.host_pid is not None]
+            return sum(not seat.holds for seat in self._seats.values())
 
     # --- orders -------------------------------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ def run_offer(slot: Slot, offer: Offer) -> Ran:
     process, which knows what the slot held, settles it and ends its host. There is no second way of
     cleaning up to get wrong.
     """
+    slot.holds(step="offer")  # busy from now on, also while its host is still loading
     try:
         ran = _run(slot, offer)
     except Exception:

@@ -128,20 +128,3 @@ def test_a_job_that_kills_its_process_each_time_runs_out_of_budget(fleet: Fleet)
     job_id = fleet.submit({"do": "die", "signal": 9}, queue="hosts", max_failures=2, backoff_base_s=0.1)
     job = fleet.wait_for(job_id)
     assert (job.phase, job.current_token) == (Phase.FAILED, 3)
-
-
-def test_a_worker_that_is_told_to_stop_hands_its_attempt_over(fleet: Fleet) -> None:
-    leaving = fleet.worker("leaving", queues="jobs.drains")
-    job_id = fleet.submit(*BUSY, queue="drains")
-    attempt = fleet.wait_executing(job_id)
-    wait_checkpoint(job_id)
-    fleet.worker("staying", queues="jobs.drains")
-    os.kill(leaving.pid, signal.SIGTERM)
-    job = fleet.wait_for(job_id)
-    assert leaving.process.wait(10) == 0
-    first, second = Attempt.objects.filter(job_id=job_id).order_by("token")
-    assert (job.phase, job.committed, job.failures) == (Phase.SUCCEEDED, 2, 0)
-    assert first.outcome == "drained"
-    assert second.initial_progress == 1000
-    attempt.worker.refresh_from_db()
-    assert attempt.worker.state == WorkerState.DOWN

@@ -72,7 +72,8 @@ def test_work_stops_on_its_own_while_redis_cannot_be_reached_and_goes_on_after(f
 
 def test_a_worker_whose_link_hangs_loses_its_job_and_is_refused(fleet: Fleet) -> None:
     with proxy_to(settings.REDIS_URL) as proxy:
-        fleet.worker("hung", queues="jobs.hung", REDIS_URL=proxy.url)
+        # Its presence outlasts the test, so that nobody declares it Down.
+        fleet.worker("hung", queues="jobs.hung", REDIS_URL=proxy.url, REMORA_PRESENCE_MS="120000")
         job_id = fleet.submit({"do": "sleep", "s": 600, "tokens": [1]}, queue="hung")
         attempt = fleet.wait_executing(job_id)
         host = fleet.host_of(attempt)

@@ -136,14 +136,14 @@ class Fleet:
         spec = {"target": str(self.home / "target"), "steps": list(steps), "time_limit_s": time_limit_s}
         return submission.submit("probe", spec, **options).job_id
 
-    def wait_for(self, job_id: UUID, *phases: Phase, timeout_s: float = 30) -> Job:
+    def wait_for(self, job_id: UUID, *phases: Phase, timeout_s: float = 60) -> Job:
         def there() -> bool:
             return Job.objects.get(id=job_id).phase in (phases or TERMINAL)
 
         wait_until(there, timeout_s, f"job {job_id} is {phases or 'terminal'}: {describe(job_id)}")
         return Job.objects.get(id=job_id)
 
-    def wait_executing(self, job_id: UUID, token: int = 1, timeout_s: float = 30) -> Attempt:
+    def wait_executing(self, job_id: UUID, token: int = 1, timeout_s: float = 60) -> Attempt:
         attempts = Attempt.objects.filter(job_id=job_id, token=token)
         executing = attempts.filter(state=AttemptState.EXECUTING)
         wait_until(executing.exists, timeout_s, f"attempt {token} executes: {describe(job_id)}")
