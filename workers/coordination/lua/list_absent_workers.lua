@@ -19,12 +19,15 @@ local function deadline_of(text)
   return is_digits(text) and math.min(tonumber(text), NOW + LIFE_MS_MAX) or nil
 end
 
--- Whoever ended without a word is forgotten in the end.
+-- Whoever ended without a word is forgotten in the end. What was promised before the clock was set back counts from now.
+local latest_ms = NOW + tonumber(ARG.presence_ms)
 local all = redis.call('HGETALL', KEY.presence)
 for place = 1, #all, 2 do
   local deadline_ms = deadline_of(all[place + 1])
   if all[place] ~= '@watch' and (not deadline_ms or deadline_ms < NOW - LIFE_MS_MAX) then
     redis.call('HDEL', KEY.presence, all[place])
+  elseif all[place] ~= '@watch' and deadline_ms > latest_ms then
+    redis.call('HSET', KEY.presence, all[place], latest_ms)
   end
 end
 

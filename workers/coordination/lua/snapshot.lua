@@ -6,10 +6,15 @@
 -- REPLIES  -
 -- USES     base permits
 
+-- An offer from the future was made before the clock was set back: as old as can be, so that it is made again.
+local function offered_age_ms(m)
+  return m.offered_ms > NOW and LIFE_MS_MAX or NOW - m.offered_ms
+end
+
 local function marker_of(job)
   local m = decode('marker', redis.call('HGET', KEY.markers, job))
   return m and {
-    m.expected_token, m.queue, m.priority, age_ms(m.set_ms), age_ms(m.offered_ms), m.offers, m.refused,
+    m.expected_token, m.queue, m.priority, age_ms(m.set_ms), offered_age_ms(m), m.offers, m.refused,
     age_ms(m.refused_ms),
   }
 end

@@ -61,6 +61,12 @@ end
 do
   local run_id = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
   if not EPOCH or EPOCH.run_id ~= run_id then begin_epoch(run_id) end
+  -- The clock was set back: an epoch that begins in the future would stay young until then, and a young one keeps
+  -- permits back and is not reaped.
+  if EPOCH.since_ms > NOW then
+    EPOCH.since_ms = NOW
+    save_epoch()
+  end
   local permits = redis.call('HLEN', KEY.permits) - 1
   local due = redis.call('ZCARD', KEY.lease_due) + redis.call('ZCARD', KEY.reservation_due)
   if due ~= permits or redis.call('ZCARD', KEY.index) ~= 3 * permits then rebuild_index() end
