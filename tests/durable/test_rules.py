@@ -102,6 +102,10 @@ VIOLATIONS = [
     ("attempt states", "UPDATE jobs_attempt SET token = 7 WHERE job_id = {running}", "EnvelopeIsImmutable"),
     ("ResumeValidity", "UPDATE jobs_attempt SET progress = 1 WHERE job_id = {running}", "ResumeValidity"),
     ("ResumeValidity", "UPDATE jobs_attempt SET progress = 99 WHERE job_id = {waiting}", "ResumeValidity"),
+    ("ResumeValidity", "UPDATE jobs_job SET checkpoint = 9, checkpoint_valid = true WHERE id = {queued}", "ResumeValidity"),
+    ("ResumeValidity", "UPDATE jobs_job SET checkpoint_valid = true WHERE id = {waiting}", "ResumeValidity"),
+    ("ResumeValidity", "UPDATE jobs_job SET checkpoint = 99 WHERE id = {running}", "ResumeValidity"),
+    ("ResumeValidity", "UPDATE jobs_job SET checkpoint_token = 0 WHERE id = {running}", "ResumeValidity"),
     ("StagingOwnership", "UPDATE jobs_attempt SET stage_state = 'StageCleaned' WHERE job_id = {running}", "StagingOwnership"),
     ("StagingOwnership", "UPDATE jobs_attempt SET stage_state = 'StageCleaned' WHERE job_id = {succeeded}", "StagingOwnership"),
     ("StagingOwnership", "UPDATE jobs_stagedmember SET sha256 = 'other'", "StagedMemberIsImmutable"),
@@ -137,6 +141,22 @@ def test_a_violating_write_is_refused_by_the_name_of_the_rule(
 ) -> None:
     with pytest.raises(IntegrityError, match=named):
         execute(world.fill(statement))
+
+
+def test_no_temporary_table_stands_in_for_the_one_that_a_rule_reads(world: World) -> None:
+    """A rule asks whether a committed attempt has its result; here the writer's own table would say yes."""
+    shown = "CREATE TEMP TABLE jobs_attempt ON COMMIT DROP AS SELECT * FROM public.jobs_attempt"
+    forged = "UPDATE pg_temp.jobs_attempt SET stage_state = 'StageComplete', state = 'AttemptCommitted'"
+    result = (
+        "CREATE TEMP TABLE jobs_committedresult ON COMMIT DROP AS SELECT job_id, id AS attempt_id, token"
+        " FROM public.jobs_attempt"
+    )
+    commit = (
+        "UPDATE public.jobs_job SET phase = 'Succeeded', authority = 0, committed = 1, finished_at = now()"
+        " WHERE id = {running}"
+    )
+    with pytest.raises(IntegrityError, match="CommitIsFencedCAS"):
+        execute(shown, forged, result, world.fill(commit), "SET CONSTRAINTS ALL IMMEDIATE")
 
 
 TABLES = ["job", "attempt", "committedresult", "stagedmember", "protocolevent", "workerincarnation"]
