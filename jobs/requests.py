@@ -112,6 +112,7 @@ def _policy(request: JobRequest) -> dict[str, Any]:
 
     base_s = given(request.backoff_base_s, settings.REMORA_BACKOFF_BASE_S)
     # Only a cap that was asked for can contradict the base; the deployment's own gives way to it.
+    base_s = _seconds(base_s, "backoff_base_s", BACKOFF_S_MAX)
     cap_s = given(request.backoff_cap_s, max(settings.REMORA_BACKOFF_CAP_S, base_s))
     max_attempts = given(request.max_attempts, settings.REMORA_MAX_ATTEMPTS)
     max_failures = given(request.max_failures, settings.REMORA_MAX_FAILURES)
@@ -120,8 +121,8 @@ def _policy(request: JobRequest) -> dict[str, Any]:
         "max_attempts": _whole(max_attempts, "max_attempts", 1, ATTEMPTS_MAX),
         "max_failures": _whole(max_failures, "max_failures", 0, ATTEMPTS_MAX),
         "max_losses": _whole(max_losses, "max_losses", 1, ATTEMPTS_MAX),
-        "backoff_base_s": _seconds(base_s, "backoff_base_s", BACKOFF_S_MAX),
-        "backoff_cap_s": _seconds(cap_s, "backoff_cap_s", BACKOFF_S_MAX, least=float(base_s)),
+        "backoff_base_s": base_s,
+        "backoff_cap_s": _seconds(cap_s, "backoff_cap_s", BACKOFF_S_MAX, least=base_s),
     }
 
 
@@ -142,13 +143,20 @@ def _text(value: Any, field: str, chars_max: int, *, empty: bool = True) -> str:
 
 def _whole(value: Any, field: str, least: int, most: int) -> int:
     if type(value) is not int or not least <= value <= most:
-        raise SubmissionInvalid(field, f"must be a whole number from {least} to {most}, not {value!a}")
+        raise SubmissionInvalid(field, f"must be a whole number from {least} to {most}, not {_shown(value)}")
     return value
 
 
 def _seconds(value: Any, field: str, most: float, *, least: float = 0.0) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise SubmissionInvalid(
-            field, f"must be a number of seconds from {least:g} to {most:g}, not {value!a}"
+            field, f"must be a number of seconds from {least:g} to {most:g}, not {_shown(value)}"
         )
     return float(value)
+
+
+def _shown(value: Any) -> str:
+    """A wrong value in few characters. A number of thousands of digits cannot even be spelled."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return "a number beyond 64 bits"
+    return ascii(value)[:60] if isinstance(value, int | float | str) else type(value).__name__

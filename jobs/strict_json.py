@@ -21,11 +21,25 @@ KEY_CHARS_MAX: Final = 255
 
 def check(value: Any, field: str, bytes_max: int) -> Any:
     """`value` as plain dicts, lists, strings and numbers, or SpecInvalid."""
-    plain = _plain(value, field, 1)
+    plain = _plain(value, field, 1, _Room(field, bytes_max))
     size = len(canonical(plain))
     if size > bytes_max:
         raise SpecInvalid(field, f"is {size} bytes long; at most {bytes_max} are allowed")
     return plain
+
+
+class _Room:
+    """How much of the bound is left while a value is gone through. Each part of it takes a byte or more, so one
+    that spells far more than it holds (a list twice in a list, twice in a list...) ends soon.
+    """
+
+    def __init__(self, field: str, bytes_max: int) -> None:
+        self._field, self._bytes_max, self._left = field, bytes_max, bytes_max
+
+    def take(self, nbytes: int) -> None:
+        self._left -= nbytes
+        if self._left < 0:
+            raise SpecInvalid(self._field, f"is too long; at most {self._bytes_max} bytes are allowed")
 
 
 def canonical(value: Any) -> bytes:
@@ -53,10 +67,11 @@ def check_text(value: Any, field: str, *, chars_max: int | None = None, empty: b
     return value
 
 
-def _plain(value: Any, field: str, depth: int) -> Any:
+def _plain(value: Any, field: str, depth: int, room: _Room) -> Any:
     # A cyclic value is a bottomless one, so the bound on depth finds it.
     if depth > DEPTH_MAX:
         raise SpecInvalid(field[:200], f"is nested deeper than {DEPTH_MAX} levels")
+    room.take(max(len(value), 1) if isinstance(value, str) else 1)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -66,9 +81,11 @@ def _plain(value: Any, field: str, depth: int) -> Any:
     if isinstance(value, float):
         return _real(value, field)
     if isinstance(value, Mapping):
-        return {_key(key, field): _plain(item, _path(field, key), depth + 1) for key, item in value.items()}
+        return {
+            _key(key, field): _plain(item, _path(field, key), depth + 1, room) for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [_plain(item, f"{field}[{place}]", depth + 1) for place, item in enumerate(value)]
+        return [_plain(item, f"{field}[{place}]", depth + 1, room) for place, item in enumerate(value)]
     raise SpecInvalid(field, f"{type(value).__name__} is no JSON value")
 
 
