@@ -31,13 +31,21 @@ BUDGET_S: Final = 5.0
 _TERMINAL: Final = (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
 
 
+class Place:
+    """Where the last run of this process stopped for lack of time, so that a large store is gone through in
+    turns.
+    """
+
+    cursor: str | None = None
+
+
 @duty("collect_garbage")
 def collect_garbage(run: Run, *, rows_max: int) -> None:
     """ReleaseLease, ReleaseReservation, ClearStaleLiveProgress, CleanTerminalCoordination; and fields
     nobody can read.
     """
     deadline = time.monotonic() + BUDGET_S
-    cursor = None
+    cursor = Place.cursor
     while time.monotonic() < deadline:
         page = coordination().scan_jobs(cursor, rows_hint=rows_max)
         if page.garbage:
@@ -45,9 +53,11 @@ def collect_garbage(run: Run, *, rows_max: int) -> None:
             if not run.dry_run:
                 coordination().discard_garbage(page.garbage)
         _compare(run, sorted({job_id for text in page.job_ids if (job_id := _parse(text)) is not None}))
-        if page.cursor is None:
-            return
         cursor = page.cursor
+        if not run.dry_run:
+            Place.cursor = cursor
+        if cursor is None:
+            return
 
 
 def _parse(text: str) -> UUID | None:

@@ -20,6 +20,7 @@ from workers.reconciler.swept import Run, duty
 
 log = logging.getLogger(__name__)
 ACTOR: Final = Actor(ActorKind.DUTY, "watch_incarnations")
+PAGES_MAX: Final = 100
 WHY: Final = "its presence lapsed and it holds no permit"
 
 
@@ -28,27 +29,37 @@ def watch_incarnations(run: Run, *, rows_max: int) -> None:
     """CrashWorker for those that are gone. A worker that lives after all starts anew as another
     incarnation.
     """
+    after = None
+    for _ in range(PAGES_MAX):
+        known = _old_enough(coordination().timing.presence_ms, rows_max, after)
+        run.count("seen", len(known))
+        if not known or not _watch(run, known) or len(known) < rows_max:
+            return
+        after = known[-1]
+
+
+def _watch(run: Run, known: Sequence[IncarnationId]) -> bool:
+    """Whether the next page is worth a look: in a grace nobody's absence says anything."""
     store = coordination()
-    known = _old_enough(store.timing.presence_ms, rows_max)
-    run.count("seen", len(known))
-    if not known:
-        return
     sweep = store.absent_workers(known)
     if sweep.reply is SweepReply.GRACE:
         run.count("grace")
-        return
+        return False
     absent = set(sweep.absent)
     gone = _without_permits([one for one in known if str(one) in absent])
     run.act(gone, lambda batch: transitions.declare_down(batch, why=WHY, actor=ACTOR), "declared_down")
     if gone and not run.dry_run:
         store.drop_presence(gone)
+    return True
 
 
-def _old_enough(presence_ms: int, rows_max: int) -> list[IncarnationId]:
+def _old_enough(presence_ms: int, rows_max: int, after: IncarnationId | None) -> list[IncarnationId]:
     """One that has just started may not have been seen yet. Oldest first: those are the likely ones."""
     started = Now() - timedelta(milliseconds=presence_ms)
     rows = WorkerIncarnation.objects.filter(state=WorkerState.UP, started_at__lt=started)
-    return list(rows.order_by("started_at").values_list("id", flat=True)[:rows_max])
+    if after is not None:
+        rows = rows.filter(id__gt=after)
+    return list(rows.order_by("id").values_list("id", flat=True)[:rows_max])
 
 
 def _without_permits(incarnations: Sequence[IncarnationId]) -> list[IncarnationId]:
