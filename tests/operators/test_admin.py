@@ -170,6 +170,15 @@ def test_cancelling_asks_for_a_reason_and_is_on_record_twice(operator: Client) -
     assert "wrong source" in entry.change_message
 
 
+@pytest.mark.parametrize("reason", ["a\0b", "x" * 10_000, "<b>", "\u202e"])
+def test_any_reason_can_be_recorded(operator: Client, reason: str) -> None:
+    job_id = driver.accept()
+    done = operator.post(f"{LIST}{job_id}/cancel/", {"reason": reason}, follow=True)
+    assert done.status_code == 200
+    assert driver.job(job_id).phase == "Cancelled"
+    assert len(driver.job(job_id).cancel_reason) <= 2_000
+
+
 def test_several_jobs_are_cancelled_at_once_and_the_finished_one_is_told_apart(operator: Client) -> None:
     waiting, finished = driver.accept(), driver.accept()
     driver.succeed(finished, driver.start_worker())

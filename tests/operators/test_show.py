@@ -132,6 +132,15 @@ def test_an_unknown_phase_is_refused_with_those_there_are() -> None:
     assert "Succeeded" in said.json["error"]["message"]
 
 
+@pytest.mark.parametrize("text", ["a\0b", "half \ud800"])
+def test_texts_that_no_store_can_hold_are_refused_or_escaped(text: str) -> None:
+    said = run("jobs", "--queue", text, "--json")
+    assert (said.code, said.json["error"]["field"]) == (2, "queue")
+    job_id = driver.accept()
+    assert run("cancel", str(job_id), "--reason", text).code == 0
+    assert "\\" in driver.job(job_id).cancel_reason
+
+
 def test_without_redis_the_durable_facts_are_shown(process_environment: dict[str, str]) -> None:
     job_id = driver.accept(label="known")
     environment = process_environment | {"REDIS_URL": "redis://127.0.0.1:9/0"}

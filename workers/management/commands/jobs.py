@@ -11,6 +11,7 @@ from rich.text import Text
 
 from jobs.pages import JobFilter
 from jobs.protocol.states import Phase
+from jobs.strict_json import check_text
 from workers import display, reports
 from workers.files.names import show_name
 from workers.management import drawing
@@ -36,7 +37,8 @@ class Command(RemoraCommand):
     def run(self, options: Mapping[str, Any]) -> Exit:
         if not 1 <= options["limit"] <= ROWS_MAX:
             raise Refusal("limit", f"must be from 1 to {ROWS_MAX}")
-        wanted = JobFilter(phase_named(options["phase"]), options["kind"], options["queue"])
+        kind, queue = (check_text(options[name], name) for name in ("kind", "queue"))
+        wanted = JobFilter(phase_named(options["phase"]), kind, queue)
         rows, more = reports.list_jobs(wanted, rows_max=options["limit"])
         if self.as_json:
             self.answer({"jobs": rows, "more": more})
