@@ -29,7 +29,7 @@ def check(value: Any, field: str, bytes_max: int) -> Any:
 
 
 class _Room:
-    """How much of the bound is left while a value is gone through. Each part of it takes a byte or more, so one
+    """How much of the bound is left while a value is gone through. Each part takes a byte or more, so one
     that spells far more than it holds (a list twice in a list, twice in a list...) ends soon.
     """
 
