@@ -47,6 +47,28 @@ def unrecorded_areas(*, rows_max: int, after: AttemptId | None = None) -> list[A
         ]
 
 
+_OVER: Final = f"""
+    SELECT attempt.id FROM jobs_attempt AS attempt
+    JOIN jobs_job AS job ON job.id = attempt.job_id
+    JOIN jobs_workerincarnation AS worker ON worker.id = attempt.worker_id
+    WHERE attempt.job_id = %s AND attempt.token = %s AND attempt.activated_at IS NOT NULL
+      AND attempt.stage_state IN ('{StageState.NONE}', '{StageState.CLEANED}')
+      AND attempt.token NOT IN (job.authority, job.committed)
+      AND (attempt.state = '{AttemptState.STOPPED}' OR worker.state = '{WorkerState.DOWN}')
+"""  # noqa: S608 (names and values of ours)
+
+
+def emptied_area(fence: Fence) -> AttemptFact | None:
+    """The attempt, if it is over and its stage counts as empty or deleted. It stays so: no token comes back.
+
+    A zombie that was declared Down before it had made its area makes it when it wakes, after it was cleaned.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_OVER, [fence.job_id, fence.token])
+        row = cursor.fetchone()
+    return None if row is None else AttemptFact(row[0], fence)
+
+
 def area_of(fact: AttemptFact) -> StageToClean | None:
     """What a handler needs to delete that area."""
     attempt = Attempt.objects.select_related("job").filter(id=fact.attempt_id).first()

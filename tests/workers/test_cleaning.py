@@ -105,6 +105,18 @@ def test_an_area_of_which_nothing_was_recorded_is_removed_too(tmp_path: Path) ->
     assert fence.job_id != other
 
 
+def test_an_area_that_a_waking_zombie_makes_anew_is_removed_when_its_attempt_ends(tmp_path: Path) -> None:
+    fence = lost_with_stage(tmp_path, driver.start_worker())
+    reconciler.clean_stages()
+    Path(area(tmp_path, fence), "files").mkdir(parents=True)
+    reconciler.clean_stage(fence)
+    assert not list(tmp_path.glob("*/*"))
+    running = driver.run(driver.accept(), driver.start_worker())
+    Path(area(tmp_path, running)).mkdir(parents=True)
+    assert "removed" not in reconciler.clean_stage(running).counts
+    assert Path(area(tmp_path, running)).exists()
+
+
 def test_a_dry_run_says_what_is_due_and_does_nothing(old: Data, tmp_path: Path) -> None:
     worker = driver.start_worker()
     lost = driver.run(driver.accept(), worker)

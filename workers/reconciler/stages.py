@@ -77,8 +77,11 @@ def _page_through(
 
 @duty("clean_stage")
 def clean_stage(run: Run, fence: Fence, *, rows_max: int) -> None:
-    """One stage, right after its attempt was over."""
+    """One stage, right after its attempt was over, also if it was cleaned while its process still lived."""
     _clean_fences(run, [fence])
+    emptied = areas.emptied_area(fence)
+    if emptied is not None:
+        _remove_areas(run, [emptied])
 
 
 def _clean(run: Run, facts: list[AttemptFact]) -> None:
