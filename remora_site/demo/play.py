@@ -25,9 +25,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from remora_site.demo.source import TreeFacts, measure
 
 POLL_S = 0.1
-FLEET_S = 40.0
-JOB_S = 120.0
-CLEAN_S = 45.0
+FLEET_S = 90.0
+JOB_S = 300.0
+CLEAN_S = 90.0
 KILL_AT = 0.45  # live progress is a moment old when it is read
 NOT_SHOWN = ("AdvanceAttempt", "SendOutcome")  # the step that follows at once says more
 COMPUTE_QUEUE = "jobs.default"
