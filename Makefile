@@ -11,7 +11,7 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo up lint fmt bench soak browser clean
+.PHONY: help setup test demo up lint fmt browser clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -43,12 +43,6 @@ lint: setup  ## ruff, mypy and the import contracts
 fmt: setup  ## let ruff fix and format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-
-bench: setup  ## the throughput and latency figures
-	$(MANAGE) bench
-
-soak: setup  ## the real fleet under real faults for a while, then the account (SOAK_S=600)
-	$(MANAGE) chaos --duration $(or $(SOAK_S),600) --workers 4 --jobs 200 --seed $(or $(SEED),1)
 
 browser: setup
 	@$(BIN)/python -m tests.browser_setup

@@ -22,6 +22,8 @@ def tell(event: ProtocolEvent, report: dict[str, Any]) -> str:
         return f"attempt {token}: {display.size(after.get('job.checkpoint', 0))} are safe"
     if event.action == "ReapLostAttempt":
         return f"attempt {token} has lost authority: the job is {after.get('job.phase', '')}"
+    if event.action == "CrashWorker":
+        return f"the worker of attempt {token} is declared Down: it stays so"
     if event.action == "ScheduleRetry":
         return "the job is Queued again"
     if event.action == "AcceptSuccess":

@@ -20,6 +20,8 @@ from workers.failpoints import failpoint
 log = logging.getLogger(__name__)
 R = TypeVar("R")
 
+_NOTHING_DONE = frozenset({"seen", "grace", "epoch_too_young"})
+
 # The last two are what a query that only reads raises when PostgreSQL is away.
 Unavailable = (CoordinationUnavailable, DurableStoreUnavailable, OperationalError, InterfaceError)
 
@@ -109,7 +111,7 @@ class Run:
             return [pair for row in rows for pair in self._answers([row], call)]
 
     def swept(self) -> Swept:
-        did = any(number for name, number in self.counts.items() if name != "seen")
+        did = any(number for name, number in self.counts.items() if name not in _NOTHING_DONE)
         if did or self._set_aside:
             log.info(self.duty, extra={"counts": dict(self.counts), "dry_run": self.dry_run})
         return Swept(
