@@ -64,7 +64,7 @@ def emptied_area(fence: Fence) -> AttemptFact | None:
     A zombie that was declared Down before it had made its area makes it when it wakes, after it was cleaned.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_OVER, [fence.job_id, fence.token])
+        cursor.execute(_OVER, [store.job_of(fence), fence.token])
         row = cursor.fetchone()
     return None if row is None else AttemptFact(row[0], fence)
 
