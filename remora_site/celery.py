@@ -28,6 +28,8 @@ DUTIES_S = {
     "credentials.reconcile_credentials": settings.REMORA_CREDENTIAL_S,
 }
 
+DUTY_LATE_S = 10
+
 app = Celery("remora")
 app.conf.update(
     broker_url=settings.REDIS_URL or "redis://127.0.0.1:1/0",
@@ -73,8 +75,9 @@ app.conf.update(
         name: {
             "task": name,
             "schedule": float(period_s),
-            # Ticks that nobody took do not pile up. The word is the database scheduler's for `expires`.
-            "options": {"queue": CONTROL_QUEUE, "expire_seconds": period_s},
+            # Ticks that nobody took pile up no further than this, and a control worker that is late by a few
+            # seconds still runs each duty. The word is the database scheduler's for `expires`.
+            "options": {"queue": CONTROL_QUEUE, "expire_seconds": max(3 * period_s, DUTY_LATE_S)},
         }
         for name, period_s in DUTIES_S.items()
     },

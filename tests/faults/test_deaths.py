@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from uuid import UUID
 
 from jobs.models import Attempt, Job
@@ -122,6 +123,28 @@ def test_work_that_holds_the_interpreter_does_not_starve_the_heart(fleet: Fleet)
     job_id = fleet.submit({"do": "hold_gil", "s": 3 * LEASE_S}, {"do": "write", "bytes": 1}, queue="hosts")
     job = fleet.wait_for(job_id, timeout_s=40)
     assert (job.phase, job.current_token) == (Phase.SUCCEEDED, 1)
+
+
+def test_whatever_a_killed_attempt_had_started_is_ended_with_it(fleet: Fleet) -> None:
+    seconds = 100_000 + os.getpid()
+    job_id = fleet.submit(
+        {"do": "spawn", "s": seconds}, {"do": "sleep", "s": 600, "tokens": [1]}, queue="hosts"
+    )
+    attempt = fleet.wait_executing(job_id)
+    wait_until(lambda: sleeping(seconds) == 1, 10, "its own process runs")
+    os.kill(fleet.host_of(attempt), signal.SIGKILL)
+    assert fleet.wait_for(job_id).phase == Phase.SUCCEEDED
+    assert sleeping(seconds) == 1  # the second attempt's: it ended well, and its host lives on
+
+
+def sleeping(seconds: int) -> int:
+    """How many processes were started with just that argument."""
+    wanted, found = f"sleep\0{seconds}\0".encode(), 0
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with suppress(OSError), open(f"/proc/{entry.name}/cmdline", "rb") as command:
+                found += command.read() == wanted
+    return found
 
 
 def test_a_job_that_kills_its_process_each_time_runs_out_of_budget(fleet: Fleet) -> None:

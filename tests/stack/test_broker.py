@@ -99,7 +99,7 @@ def test_two_deployments_on_one_redis_do_not_hear_each_other(broker: RedisServer
         assert {key.decode().partition(":")[0] + ":" for key in client.scan_iter()} == set(prefixes)
 
 
-def test_every_duty_is_sent_to_the_control_queue_and_expires_before_its_next_tick() -> None:
+def test_every_duty_is_sent_to_the_control_queue_and_its_ticks_do_not_pile_up() -> None:
     schedule = project_app.conf.beat_schedule
     assert set(schedule) >= {
         "workers.project_dispatch",
@@ -111,7 +111,7 @@ def test_every_duty_is_sent_to_the_control_queue_and_expires_before_its_next_tic
         "workers.watch_incarnations",
     }
     for name, entry in schedule.items():
-        assert entry["options"]["expire_seconds"] == entry["schedule"] > 0
+        assert 0 < entry["schedule"] < entry["options"]["expire_seconds"] <= max(3 * entry["schedule"], 10)
         assert entry["task"] == name
         assert project_app.amqp.router.route({}, name)["queue"].name == "control"
     routed = project_app.amqp.router.route({"queue": "jobs.default"}, "workers.run_attempt")

@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -43,6 +44,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, type | tuple[type, ...]]]] = {
     "write": {"bytes": int},
     "checkpoint": {},
     "fail": {"how": str},
+    "spawn": {"s": (int, float)},
     "die": {"signal": int},
     "ignore_stop": {"s": (int, float)},
     "eat_memory": {"bytes": int},
@@ -86,6 +88,7 @@ class Probe:
             "write": lambda: self._write(number, step["bytes"]),
             "checkpoint": self._checkpoint,
             "fail": lambda: fail(step["how"]),
+            "spawn": lambda: spawn(step["s"]),
             "die": lambda: os.kill(os.getpid(), step["signal"]),
             "ignore_stop": lambda: ignore_stop(step["s"]),
             "eat_memory": lambda: eat_memory(step["bytes"]),
@@ -148,6 +151,11 @@ def ignore_stop(seconds: float) -> None:
     until = time.monotonic() + seconds
     while (left_s := until - time.monotonic()) > 0:
         time.sleep(min(0.1, left_s))
+
+
+def spawn(seconds: float) -> None:
+    """Leave a process behind that has a session of its own."""
+    subprocess.Popen(["sleep", str(seconds)], start_new_session=True)
 
 
 def eat_memory(size: int) -> None:

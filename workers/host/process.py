@@ -104,6 +104,8 @@ class AttemptHost:
             log.error("HostNotEnded", extra={"host_pid": self.pid})
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(KILL_WAIT_S)
+        if not processes.end_orphans(KILL_WAIT_S):
+            log.error("OrphansNotEnded", extra={"host_pid": self.pid})
         self.line.close()
 
     def ending(self) -> str:

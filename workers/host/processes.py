@@ -84,6 +84,26 @@ def kill_session(session: int, timeout_s: float) -> bool:
     return True
 
 
+def end_orphans(timeout_s: float) -> bool:
+    """Kill and reap every child of this process, those that its killed children leave to it included.
+
+    Only for a process that adopts orphans and has no other child that should live.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        for pid in children_of(os.getpid()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return True
+        if pid == 0:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+
+
 def _stat(pid: int) -> tuple[str, int, int] | None:
     """(state, parent, session) of a process, None if it is gone. The name in brackets may hold anything."""
     try:
