@@ -6,6 +6,7 @@ that a step left alone are the same objects as before, so they are known by iden
 again.
 """
 
+from array import array
 from typing import Any, Final
 
 from jobs.protocol import recovery
@@ -18,6 +19,7 @@ from jobs.protocol.quiescence import quiescent
 from jobs.protocol.records import JobView, Usage, WorkerRecord
 
 REFUSED: Final = -1
+UNKNOWN: Final = -2
 Flat = tuple[int, ...]
 """Steps as label, slice, label, slice, ...: an int object that is shared costs nothing."""
 
@@ -28,6 +30,8 @@ class Slices:
     def __init__(self, bounds: Bounds, labels: Labels, *, remember: bool) -> None:
         self._steps = JobSteps(bounds, labels)
         self._limits, self._worker_ids, self._remember = bounds.limits, bounds.worker_ids, remember
+        # With one job the permits in use follow from its slice, so remembering them apart gains nothing.
+        self._remember_permits = remember and bounds.jobs > 1
         self._components: dict[Any, int] = {}
         self._by_identity: dict[int, int] = {}
         self._kept: list[Any] = []
@@ -39,18 +43,23 @@ class Slices:
         self.quiescent = bytearray()
         self.broken: dict[int, list[str]] = {}
         self.broken_steps: dict[tuple[int, int], list[str]] = {}
-        self._of_view: dict[int, Flat] = {}
+        self._of_view: list[Flat | None] = []
         self._of_worker: dict[int, Flat] = {}
         self._of_permits: dict[int, Flat] = {}
-        self._ticked: dict[int, int] = {}
-        self._lost: dict[int, int] = {}
-        self._stopped: dict[tuple[int, str], int] = {}
+        self._ticked = array("q")
+        self._lost = array("q")
+        self._stopped = {worker_id: array("q") for worker_id in bounds.worker_ids}
 
     def number(self, view: JobView) -> int:
         """The number of this slice, which is given out and judged when it is first met."""
-        job = self._component(view.job)
-        attempts = self._component(view.attempts)
-        coordination = self._component(view.coordination)
+        # The identity of an object that is kept alive can belong to no other object.
+        known = self._by_identity
+        if (job := known.get(id(view.job))) is None:
+            job = self._component(view.job)
+        if (attempts := known.get(id(view.attempts))) is None:
+            attempts = self._component(view.attempts)
+        if (coordination := known.get(id(view.coordination))) is None:
+            coordination = self._component(view.coordination)
         packed = job | attempts << 24 | coordination << 48
         number = self._numbers.get(packed)
         if number is None:
@@ -59,19 +68,19 @@ class Slices:
         return number
 
     def _component(self, part: Any) -> int:
-        # The identity of an object that is kept alive can belong to no other object.
-        number = self._by_identity.get(id(part))
+        number = self._components.get(part)
         if number is None:
-            number = self._components.get(part)
-            if number is None:
-                number = self._components[part] = len(self._kept)
-                self._by_identity[id(part)] = number
-                self._kept.append(part)
+            number = self._components[part] = len(self._kept)
+            self._by_identity[id(part)] = number
+            self._kept.append(part)
         return number
 
     def _add(self, packed: int, view: JobView) -> int:
         number = self._numbers[packed] = len(self.views)
         self.views.append(view)
+        self._of_view.append(None)
+        for slices_after in (self._ticked, self._lost, *self._stopped.values()):
+            slices_after.append(UNKNOWN)
         usage = self._packed_usage(view)
         self.usage.append(self._usages.setdefault(usage, usage))
         self.quiescent.append(quiescent(view))
@@ -100,7 +109,7 @@ class Slices:
         return found
 
     def of_view(self, number: int) -> Flat:
-        found = self._of_view.get(number)
+        found = self._of_view[number]
         if found is None:
             found = self._flat(number, self._steps.of_view(self.views[number]))
             if self._remember:
@@ -122,7 +131,7 @@ class Slices:
         found = self._of_permits.get(key)
         if found is None:
             found = self._flat(number, self._steps.of_permits(self.views[number], worker, usage))
-            if self._remember:
+            if self._remember_permits:
                 self._of_permits[key] = found
         return found
 
@@ -140,8 +149,8 @@ class Slices:
 
     def ticked(self, number: int) -> int:
         """The slice one unit of time later, or REFUSED if no time can pass for it."""
-        found = self._ticked.get(number)
-        if found is None:
+        found = self._ticked[number]
+        if found == UNKNOWN:
             decision = ACTIONS["Tick"].function(self.views[number], self._limits)
             found = self._stepped(number, decision.value) if decision.accepted else REFUSED
             self._ticked[number] = found
@@ -149,16 +158,16 @@ class Slices:
 
     def lost(self, number: int) -> int:
         """The slice after the CoordinationStore was wiped."""
-        found = self._lost.get(number)
-        if found is None:
+        found = self._lost[number]
+        if found == UNKNOWN:
             after = ACTIONS["LoseCoordinationState"].function(self.views[number])
             found = self._lost[number] = self._stepped(number, after)
         return found
 
     def stopped(self, number: int, worker_id: str) -> int:
         """The slice after `worker_id` has crashed."""
-        found = self._stopped.get((number, worker_id))
-        if found is None:
+        found = self._stopped[worker_id][number]
+        if found == UNKNOWN:
             after = recovery.stop_attempts_of(self.views[number], worker_id)
-            found = self._stopped[number, worker_id] = self._stepped(number, after)
+            found = self._stopped[worker_id][number] = self._stepped(number, after)
         return found
