@@ -7,7 +7,7 @@ MANAGE := $(BIN)/python manage.py
 REQUIREMENTS := requirements.txt tests/requirements.txt
 # Installed again when a requirement file changes, and never otherwise.
 STAMP = $(VENV)/installed-$(shell cat $(REQUIREMENTS) | cksum | tr -s ' ' '-')
-WORKERS ?= 2
+WORKERS ?= 3
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
