@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import Final, Self
 
 from remora_site.stack.addresses import PROJECT
 
@@ -121,7 +122,7 @@ class Programs:
         self._say = say
         self.running: dict[str, Running] = {}
 
-    def __enter__(self) -> "Programs":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
@@ -129,15 +130,17 @@ class Programs:
 
     def start(self, programs: Iterable[Program]) -> None:
         for program in programs:
-            self.running[program.name] = self._launch(program)
+            with _deferred():
+                self.running[program.name] = self._launch(program)
 
     def ask(self, program: Program) -> tuple[int, str]:
         """Run a program to its end: its exit status, and its stdout. Its stderr is this command's own.
 
         If this is interrupted, the program is stopped with the others.
         """
-        process = self._popen(program, subprocess.PIPE, None)
-        self.running[program.name] = Running(program, process)
+        with _deferred():
+            process = self._popen(program, subprocess.PIPE, None)
+            self.running[program.name] = Running(program, process)
         answer, _ = process.communicate()
         code = process.returncode
         del self.running[program.name]
@@ -151,9 +154,10 @@ class Programs:
         running.kill_group()
         if running.restarts >= RESTARTS_MAX:
             return False
-        again = self._launch(running.program)
-        again.restarts = running.restarts + 1
-        self.running[running.program.name] = again
+        with _deferred():
+            again = self._launch(running.program)
+            again.restarts = running.restarts + 1
+            self.running[running.program.name] = again
         return True
 
     def log_of(self, name: str) -> Path | None:
@@ -171,6 +175,8 @@ class Programs:
                 running.kill_group()
                 if running.reader is not None:
                     running.reader.join(KILL_S)
+                elif running.process.stdout is not None:
+                    running.process.stdout.close()
             self.running.clear()
 
     def _launch(self, program: Program) -> Running:
@@ -205,6 +211,9 @@ class Programs:
                     self._say(name, line.decode("utf-8", "backslashreplace").rstrip("\r\n"))
 
 
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 class Interrupted(KeyboardInterrupt):
     """Somebody asked the command to end: Ctrl-C, or the SIGTERM of whoever supervises it."""
 
@@ -226,13 +235,29 @@ def ending_on_signals() -> Iterator[None]:
 
 
 @contextmanager
+def _deferred() -> Iterator[None]:
+    """A signal that comes meanwhile takes effect afterwards: a child not yet listed would be left behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda got, _: came.append(got)) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        signal.raise_signal(came[0])
+
+
+@contextmanager
 def _undisturbed() -> Iterator[None]:
     """A second, impatient Ctrl-C must not leave children behind: stopping takes a bounded time anyway."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
     try:
         yield
     finally:

@@ -46,6 +46,29 @@ def test_a_program_that_will_not_stop_is_killed_with_its_children(tmp_path: Path
     wait_until(lambda: not alive(child), 5, "the child is gone as well")
 
 
+class Hasty(Programs):
+    """Asked to end between the birth of a child and its name on the list."""
+
+    born = 0
+
+    def _popen(self, program: Program, output: int, errors: int | None) -> subprocess.Popen[bytes]:
+        child = super()._popen(program, output, errors)
+        self.born = child.pid
+        signal.raise_signal(signal.SIGTERM)
+        return child
+
+
+def test_a_child_that_is_just_being_started_is_not_left_behind(tmp_path: Path) -> None:
+    sleeper = python("sleeper", "import time; time.sleep(600)")
+    with processes.ending_on_signals():
+        with pytest.raises(processes.Interrupted), Hasty({}, logs=tmp_path) as asked:
+            asked.ask(sleeper)
+        with pytest.raises(processes.Interrupted), Hasty({}, logs=tmp_path) as started:
+            started.start([sleeper])
+    assert not alive(asked.born)
+    assert not alive(started.born)
+
+
 def test_an_error_inside_stops_everything(tmp_path: Path) -> None:
     programs = Programs({}, logs=tmp_path)
 
