@@ -78,15 +78,15 @@ def continuing(directory: Path) -> Iterator[None]:
 @pytest.mark.parametrize("action", ["kill", "stop", "raise"])
 def test_whatever_fails_at_any_step_every_job_ends_right(fleet: Fleet, directory: Path, action: str) -> None:
     queue = f"matrix-{action}"
-    if VARIABLE not in fleet.environment:
-        fleet.environment = {VARIABLE: str(directory)}
-        fleet.members["control"].kill_group()
-        fleet.worker("control", "control", concurrency=2)
+    fleet.environment = {VARIABLE: str(directory)}
+    # No duty may get through a job's steps before that job's failure is armed.
+    fleet.members["control"].kill_group()
     jobs = {point: fleet.submit(*steps_that_reach(point), queue=queue) for point in POINTS}
     for point, job_id in jobs.items():
         (directory / f"{point}@{job_id}").write_text(action)
         if point.startswith("reaped"):
             (directory / f"authorize.after@{job_id}").write_text("kill")
+    fleet.worker("control", "control", concurrency=2)
     with continuing(directory):
         for name in ("left", "right"):
             fleet.worker(f"{name}-{action}", queues=f"jobs.{queue}", concurrency=2)
