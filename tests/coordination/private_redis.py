@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 from pathlib import Path
 
 import redis
 
 from remora_site.stack.redis_server import program
+from tests.freezing import freeze, thaw
 from tests.waiting import wait_until
 
 PASSWORD = "pa%ss/wörd"
@@ -58,11 +57,11 @@ class PrivateRedis:
 
     def freeze(self) -> None:
         assert self._process is not None
-        os.kill(self._process.pid, signal.SIGSTOP)
+        freeze(self._process.pid)
 
     def thaw(self) -> None:
         assert self._process is not None
-        os.kill(self._process.pid, signal.SIGCONT)
+        thaw(self._process.pid)
 
     def stop(self) -> None:
         if self._process is not None:

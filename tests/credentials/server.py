@@ -20,6 +20,7 @@ from credentials.vault import VaultConfig, VaultSession
 from remora_site.stack.openbao import program
 from remora_site.stack.ports import choose
 from tests.credentials.conftest import Vault
+from tests.freezing import freeze, thaw
 from tests.waiting import wait_until
 
 START_S = 30
@@ -49,10 +50,10 @@ class OwnServer:
         wait_until(lambda: session.condition() is None, 20, "unsealed OpenBao answers")
 
     def pause(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
+        freeze(self.process.pid)
 
     def resume(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
+        thaw(self.process.pid)
 
     def vault(self, namespace: str = "", **plan: Any) -> Vault:
         """With Remora's rights installed, and its own login."""

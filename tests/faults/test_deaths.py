@@ -10,6 +10,7 @@ from uuid import UUID
 
 from jobs.models import Attempt, Job
 from jobs.protocol.states import Phase, WorkerState
+from tests.freezing import freeze, thaw
 from tests.waiting import wait_until
 from tests.workers.fleet import LEASE_S, Fleet
 from workers.coordination import coordination
@@ -98,13 +99,13 @@ def test_a_worker_that_slept_past_its_lease_wakes_as_a_zombie_and_is_refused(fle
     attempt = fleet.wait_executing(job_id)
     frozen = [sleeper.pid, *sleeper.children(), *processes.members_of_session(fleet.host_of(attempt))]
     for pid in frozen:
-        os.kill(pid, signal.SIGSTOP)
+        freeze(pid)
     fleet.worker("awake", queues="jobs.zombies")
     job = fleet.wait_for(job_id)
     assert (job.phase, job.committed) == (Phase.SUCCEEDED, 2)
     finished_at = job.finished_at
     for pid in frozen:
-        os.kill(pid, signal.SIGCONT)
+        thaw(pid)
     wait_until(
         lambda: (
             Attempt.objects.get(id=attempt.id).stop_confirmed_at

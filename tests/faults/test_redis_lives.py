@@ -6,7 +6,6 @@ This fleet has a Redis of its own, so that nobody else's tests are in the way.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import time
@@ -19,6 +18,7 @@ import redis
 from jobs.models import Attempt, Job
 from jobs.protocol.states import Phase
 from remora_site.stack.redis_server import program
+from tests.freezing import freeze, thaw
 from tests.waiting import wait_until
 from tests.workers.fleet import LEASE_S, Fleet
 
@@ -144,10 +144,10 @@ def test_a_redis_that_is_full_stops_nothing_for_good(fleet: Fleet, own: OwnRedis
 def test_a_redis_that_hangs_is_survived(fleet: Fleet, own: OwnRedis) -> None:
     running = offer(fleet, {"do": "sleep", "s": 2 * LEASE_S})
     fleet.wait_executing(running.id)
-    own.process.send_signal(signal.SIGSTOP)
+    freeze(own.process.pid)
     hangs_until = time.monotonic() + 2 * LEASE_S
     wait_until(lambda: time.monotonic() > hangs_until, 30, "two leases have passed without an answer")
-    own.process.send_signal(signal.SIGCONT)
+    thaw(own.process.pid)
     ended = fleet.wait_for(running.id, timeout_s=60)
     assert (ended.phase, ended.current_token) == (Phase.SUCCEEDED, 1)
     follower = fleet.wait_for(offer(fleet, {"do": "write", "bytes": 1}).id, timeout_s=20)
