@@ -61,7 +61,9 @@ def test_a_run_that_is_ended_leaves_no_server_behind(signal_number: signal.Signa
         name: value for name, value in os.environ.items() if not name.startswith(("REMORA_", "PYTEST_"))
     }
     environment |= {"TMPDIR": str(place)}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(PROJECT)]
+    # A shell starts what it runs in the background deaf to SIGINT, and every child inherits that.
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += ["--rootdir", str(PROJECT)]
     command += ["-c", str(PROJECT / "pyproject.toml")]
     with (place / "log").open("w") as log:
         waits = [*command, str(place / "test_waits.py")]
