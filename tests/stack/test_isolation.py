@@ -78,7 +78,11 @@ def test_a_run_that_is_ended_leaves_no_server_behind(signal_number: signal.Signa
     ]
     assert len(servers) >= 3
     run.send_signal(signal_number)
-    run.wait(60)
+    try:
+        run.wait(60)
+    finally:  # one that did not hear it is not left to the tests that follow
+        run.kill()
+        run.wait()
 
     if signal_number is signal.SIGKILL:
         subprocess.run(
